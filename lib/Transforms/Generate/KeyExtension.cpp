@@ -1,4 +1,4 @@
-//===- KeyExtension.cpp - Biases of attention with keys of the past -------===//
+//===- KeyExtension.cpp - Attention biases with keys of the past ----------===//
 
 #include "KeyExtension.h"
 
@@ -37,11 +37,11 @@ FailureOr<Value> KeyExtension::extendReshape(ReshapeOp op, SmallVector<SymExpr> 
   SymExpr before = multiply(ArrayRef(to).take_front(dim)) * major;
   SymExpr after = minor * multiply(ArrayRef(to).drop_front(dim + 1));
   for (unsigned d = 0; d < from.size(); ++d) {
-    auto more = before.divideExact(multiply(ArrayRef(from).take_front(d)));
-    auto less = after.divideExact(multiply(ArrayRef(from).drop_front(d + 1)));
-    if (!more || !less || from[d] != *more * tokens * *less)
+    auto newMajor = before.divideExact(multiply(ArrayRef(from).take_front(d)));
+    auto newMinor = after.divideExact(multiply(ArrayRef(from).drop_front(d + 1)));
+    if (!newMajor || !newMinor || from[d] != *newMajor * tokens * *newMinor)
       continue;
-    FailureOr<Value> operand = extend(op.getOperand(), d, *more, *less);
+    FailureOr<Value> operand = extend(op.getOperand(), d, *newMajor, *newMinor);
     if (failed(operand))
       return failure();
     OpBuilder builder(op.getContext());

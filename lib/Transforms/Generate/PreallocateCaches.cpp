@@ -1,4 +1,4 @@
-//===- PreallocateCaches.cpp - Step on preallocated caches ----------------------===//
+//===- PreallocateCaches.cpp - Step on preallocated caches ----------------===//
 //
 // The pass makes three changes, in this order. Values computed from the number of past tokens
 // become values per sequence (RowPositions.h). New tokens are appended instead of concatenated.
@@ -32,7 +32,8 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
            llvm::any_of(getSizes(type), [&](const SymExpr &s) { return isPast(s); });
   }
 
-  /// Returns the type with `capacity` in place of past tokens, or of past and new ones.
+  /// Returns the type with the capacity in place of `filled`, the number of past tokens or of past
+  /// and new ones.
   RankedTensorType withCapacity(Type type, const SymExpr &filled) const {
     SmallVector<SymExpr> sizes = getSizes(type);
     SymExpr past = SymExpr::symbol(preallocated.capacity) - (filled - SymExpr::symbol(step.past));
@@ -113,8 +114,9 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
     return makeSymbol(taken, name);
   }
 
-  /// Rewrites constraints on past and new tokens as constraints on the capacity.
-  LogicalResult moveConstraints(ArrayRef<Attribute> more) {
+  /// Rewrites constraints on past and new tokens as constraints on the capacity. Adds those of
+  /// position tables that the existing constraints do not imply.
+  LogicalResult moveConstraints(ArrayRef<Attribute> ofTables) {
     SmallVector<Attribute> all;
     SymExpr past = SymExpr::symbol(preallocated.capacity) - SymExpr::symbol(step.tokens);
     if (auto list = getOperation()->getAttrOfType<ArrayAttr>(kConstraintsAttr))
@@ -132,10 +134,10 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
         std::set<std::string> symbols;
         moved.collectSymbols(symbols);
         // A bound on `past` alone bounds the capacity, because no past is longer than the capacity.
-        SymExpr more = expr - SymExpr::symbol(step.past);
-        if (symbols.count(step.tokens) && more.isConstant() &&
-            (!lower || lower.getInt() <= *more.asConstant())) {
-          moved = SymExpr::symbol(preallocated.capacity) + more;
+        SymExpr offset = expr - SymExpr::symbol(step.past);
+        if (symbols.count(step.tokens) && offset.isConstant() &&
+            (!lower || lower.getInt() <= *offset.asConstant())) {
+          moved = SymExpr::symbol(preallocated.capacity) + offset;
           symbols.clear();
         }
         if (isPast(expr) && symbols.count(step.tokens))
@@ -157,7 +159,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
                isTight("min", std::greater_equal<>());
       });
     };
-    for (Attribute entry : more)
+    for (Attribute entry : ofTables)
       if (!isImplied(cast<DictionaryAttr>(entry)))
         all.push_back(entry);
     getOperation()->setAttr(kConstraintsAttr, ArrayAttr::get(&getContext(), all));

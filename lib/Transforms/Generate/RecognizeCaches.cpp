@@ -103,7 +103,7 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
   LogicalResult checkStep(AttentionOp op, const PastConcat &keys, const PastConcat &values) {
     if (keys.past != values.past || keys.tokens != values.tokens)
       return emitNodeError(op) << "has " << keys.past.str() << " past keys and "
-                               << values.past.str() << " past values";
+                               << values.past.str() << " past values; the numbers must be equal";
     auto past = getSymbolName(keys.past), tokens = getSymbolName(keys.tokens);
     if (!past || !tokens || past == tokens)
       return emitNodeError(op) << "concatenates " << keys.past.str() << " past tokens with "
@@ -116,8 +116,9 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
     if (!step)
       step = StepSymbols{*past, *tokens};
     if (step->past != *past || step->tokens != *tokens)
-      return emitNodeError(op) << "has a past of " << *past
-                               << " tokens, but other attention ops have " << step->past;
+      return emitNodeError(op) << "has " << *past << " past and " << *tokens
+                               << " new tokens, but other attention ops have " << step->past
+                               << " and " << step->tokens;
     return checkCausal(op, keys.past, /*allowsBias=*/true);
   }
 

@@ -107,8 +107,8 @@ LogicalResult RowPositions::visitSize(SizeOp op) {
     past = CastOp::create(builder, loc, makeTensorType(element, {batch}), past);
   if (!rest->isConstant(0)) {
     auto scalar = RankedTensorType::get({}, element);
-    Value more = SizeOp::create(builder, loc, scalar, *rest);
-    past = AddOp::create(builder, loc, past.getType(), past, more);
+    Value addend = SizeOp::create(builder, loc, scalar, *rest);
+    past = AddOp::create(builder, loc, past.getType(), past, addend);
   }
   if (getSymbolName(batch)) {
     perSequence[op.getResult()] = past;
@@ -171,8 +171,8 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
                        single ? SmallVector<SymExpr>{} : SmallVector<SymExpr>{batch, SymExpr(1)});
   Value ids = AddOp::create(builder, loc, idsType, index, past);
   if (!first->isConstant(0)) {
-    Value more = SizeOp::create(builder, loc, RankedTensorType::get({}, number), *first);
-    ids = AddOp::create(builder, loc, idsType, ids, more);
+    Value addend = SizeOp::create(builder, loc, RankedTensorType::get({}, number), *first);
+    ids = AddOp::create(builder, loc, idsType, ids, addend);
   }
   FailureOr<Value> clamped =
       clampIds(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, 0);
@@ -304,11 +304,11 @@ findCapacityBound(const SymExpr &end, int64_t rows, const std::string &capacity)
   if (grows(end))
     return std::pair(end + SymExpr(1), rows);
   // a floordiv b + c < rows if a < b * (rows - c).
-  std::optional<int64_t> more = 0, divisor;
+  std::optional<int64_t> addend = 0, divisor;
   SymExpr divided;
   for (const SymExpr::Term &term : end.getTerms()) {
     if (term.atoms.empty()) {
-      more = term.coefficient;
+      addend = term.coefficient;
       continue;
     }
     if (divisor || term.atoms.size() != 1 || term.coefficient != 1 ||
@@ -321,7 +321,7 @@ findCapacityBound(const SymExpr &end, int64_t rows, const std::string &capacity)
   }
   if (!divisor || !grows(divided))
     return std::nullopt;
-  return std::pair(divided + SymExpr(1), *divisor * (rows - *more));
+  return std::pair(divided + SymExpr(1), *divisor * (rows - *addend));
 }
 
 /// For a size min(a, b) + n, returns a + n and b + n, which are both upper bounds. Otherwise
@@ -330,8 +330,8 @@ static SmallVector<SymExpr> upperBounds(const SymExpr &size) {
   for (const SymExpr::Term &term : size.getTerms())
     if (term.atoms.size() == 1 && term.coefficient == 1 &&
         term.atoms[0].kind == SymExpr::AtomKind::Min)
-      if (SymExpr more = size - SymExpr::fromTerm(term); more.isConstant())
-        return {term.atoms[0].args->first + more, term.atoms[0].args->second + more};
+      if (SymExpr addend = size - SymExpr::fromTerm(term); addend.isConstant())
+        return {term.atoms[0].args->first + addend, term.atoms[0].args->second + addend};
   return {size};
 }
 
@@ -410,8 +410,8 @@ LogicalResult RowPositions::visit(Operation *op) {
     return success();
   if (isa<EmbeddingOp, GatherOp, GatherNDOp>(op))
     return visitLookup(op);
-  bool isUnbatched = llvm::any_of(op->getOperands(), [&](Value v) { return perSequence.count(v); });
-  if (!isUnbatched) { // already per sequence
+  bool needsBatch = llvm::any_of(op->getOperands(), [&](Value v) { return perSequence.count(v); });
+  if (!needsBatch) { // already per sequence
     varying.insert(op->result_begin(), op->result_end());
     return success();
   }
@@ -439,7 +439,7 @@ void RowPositions::recordMaxima() {
 
 LogicalResult RowPositions::run() {
   if (!getSymbolName(batch) && !batch.isConstant(1))
-    return main.emitError() << "its caches have a batch of " << batch.str()
+    return main.emitError() << "the caches have a batch of " << batch.str()
                             << ": the batch must be a symbol or 1";
   recordMaxima();
   SmallVector<Operation *> ops;

@@ -42,7 +42,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 !new = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, s, 4]>>
 module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
-  // expected-error @+1 {{its caches have a batch of 2: the batch must be a symbol or 1}}
+  // expected-error @+1 {{the caches have a batch of 2: the batch must be a symbol or 1}}
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!after {tpc.cache = @k0}) {
     %all = tpc.concat %k0, %x dim 2 : !before, !new -> !after
     return %all : !after
