@@ -146,12 +146,12 @@ ArrayRef<LayerSplitter::LayerSegment> LayerSplitter::makeSegments(func::FuncOp l
         addNames(op->getLoc(), names);
     if (auto fused = dyn_cast<FusedLoc>(layer.getLoc()))
       for (auto [i, loc] : llvm::enumerate(fused.getLocations())) {
-        SmallVector<std::string> of;
-        collectNodeNames(loc, of);
-        bool taken = llvm::any_of(list, [&, i = i](const LayerSegment &other) {
+        SmallVector<std::string> locNames;
+        collectNodeNames(loc, locNames);
+        bool isTaken = llvm::any_of(list, [&, i = i](const LayerSegment &other) {
           return llvm::is_contained(other.locs, i);
         });
-        if (!taken && llvm::any_of(of, [&](auto &name) { return names.contains(name); }))
+        if (!isTaken && llvm::any_of(locNames, [&](auto &name) { return names.contains(name); }))
           segment.locs.push_back(i);
       }
 
