@@ -18,8 +18,7 @@
 // A class is not a candidate if its communication grows faster than the number of tokens, such as
 // the size of a head, whose split would require a reduction of scores [sequence, sequence]. If
 // nothing else is split instead, a warning reports such a class. Another warning reports a class
-// with more than one reduction per layer, and the alternative. (Megatron's split has one each for
-// heads and inner width, and one for the embedding: 2 L + 1.)
+// with more than one reduction per layer, and the alternative. (Megatron's split has 2 L + 1.)
 //
 //===----------------------------------------------------------------------===//
 

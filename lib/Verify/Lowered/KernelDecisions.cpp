@@ -23,7 +23,7 @@ namespace {
 /// Arguments of a kernel that a value depends on.
 struct Sources {
   std::set<unsigned> all;
-  /// Those that it depends on without a reduction in between.
+  /// Arguments that it depends on without a reduction in between.
   std::set<unsigned> elements;
   /// Whether an op with an unknown dependence is in between.
   bool isUnknown = false;
