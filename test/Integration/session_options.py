@@ -97,7 +97,7 @@ def make_file(folder: Path, target: str):
             in error_of(lambda: tpc.compile(MODEL.path, encoder=MODEL.path)),
             "embedding": "no input 'inputs_embeds'"
             in error_of(lambda: tpc.compile(MODEL.path, embedding=MODEL.path)),
-            "image_token": "only for --encoder"
+            "image_token": "--image-token needs --encoder"
             in error_of(lambda: tpc.compile(MODEL.path, image_token=5)),
         }
         if target == "cuda":
