@@ -33,7 +33,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 
 from compare_with_jax import jax_collectives  # noqa: E402
 from test_annotated_layouts import LAYOUTS, SIZES  # noqa: E402
-from test_reshards import GRIDS, bound_of, sent_of  # noqa: E402
+from test_reshards import GRIDS, bound_of, received_of  # noqa: E402
 
 
 def jax_sent(first, second, grid):
@@ -61,7 +61,7 @@ def main() -> int:
         total, num_less = [0, 0, 0], 0
         for pair in itertools.permutations(LAYOUTS, 2):
             with tempfile.TemporaryDirectory() as folder:
-                sent = sent_of(Path(folder), name, [pair])
+                sent = received_of(Path(folder), name, [pair])
             sent_by_jax, bound = jax_sent(*pair, grid), bound_of(*pair, grid)
             total = [a + b for a, b in zip(total, (sent, sent_by_jax, bound))]
             num_less += sent < sent_by_jax

@@ -5,7 +5,8 @@
 
 Faults are injected during start-up and steps, by signals and by control groups. Each case checks
 that an error names the rank or link within the limit, and that no process is left. Prints the
-failures and a table of times by kind. The cases are those of test_liveness.py --long, in parallel.
+failures and a table of times by kind. The kinds are those of
+test_liveness.py, on the grid tp2,pp2, with other seeds and in parallel.
 """
 
 import argparse
@@ -68,8 +69,8 @@ def main():
     parser.add_argument("--cases", type=int, default=340)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", default="", help="only kinds whose names begin so")
-    parser.add_argument("--keep", help="a folder for what the programs print")
+    parser.add_argument("--kind", default="", help="only kinds that begin with this text")
+    parser.add_argument("--keep", help="a folder for the output of the programs")
     options = parser.parse_args()
     times, failed, skipped = collections.defaultdict(list), [], collections.Counter()
     with tempfile.TemporaryDirectory() as folder:

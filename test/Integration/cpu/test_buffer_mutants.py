@@ -20,7 +20,7 @@ GRIDS = {
     "gpt2-odd-opset20": ["tp2x2", "dp2"],
     "falcon-dynamo": ["tp4,sp"],
     "gemma2-past": ["tp2,sp,dp2"],
-    # Copies, and two kernels with one signature.
+    # buffer.copy ops (gpt2-mlp); two kernels of the same signature (gpt2-differing-layers).
     "gpt2-mlp": ["pp2,mb2"],
     "gpt2-differing-layers": ["tp2"],
 }
@@ -111,10 +111,10 @@ def logits_of(executable, prompt, path):
 
 
 def run(programs, cases, name):
-    places = {case[:-2]: programs(*case[:-2]) for case in cases}
+    made = {case[:-2]: programs(*case[:-2]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(places[case[:-2]], *case[-2:]),
+        lambda case: judge(made[case[:-2]], *case[-2:]),
         cases,
         lambda case: ("buffers", case[-2], case),
     )

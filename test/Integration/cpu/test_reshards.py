@@ -25,7 +25,7 @@ def ranks_of(grid):
 
 
 def elements_of(layout, grid, at):
-    """Returns the elements of a rank, as a mask: shards of ascending coordinates are adjacent."""
+    """Returns a mask of a rank's elements. Shards are in the order of coordinates."""
     sides = []
     for entry, size in zip(layout, SIZES):
         have = np.arange(size)
@@ -46,7 +46,7 @@ def bound_of(first, second, grid):
 
 
 def chain(i, first, second):
-    """Returns a function for a pair of layouts. Functions differ, so that no pass merges them."""
+    """Returns two ops: relu of x in the first layout, and its negation in the second."""
     return (
         f"  %a{i} = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE}"
         f' loc("a{i}")\n  %y{i} = tpc.neg %a{i} {{tpc.sharding = {sharding(second)}}} : {TYPE} ->'
@@ -74,9 +74,9 @@ def received_bytes(row, grid):
     return row["bytes"] * (members - 1) // members if row["kind"] in whole else row["bytes"]
 
 
-def sent_of(tmp_path, name, pairs):
-    """Returns the bytes of all collectives of a program with these pairs, counted by the program,
-    after checking its results.
+def received_of(tmp_path, name, pairs):
+    """Returns the bytes that all ranks receive in a program with these pairs, counted by the
+    program, after checking its results.
     """
     grid = GRIDS[name]
     path, staged, executable = (tmp_path / file for file in ("pairs.mlir", "staged.mlir", "pairs"))
@@ -113,7 +113,7 @@ def test_ranks_send_the_minimum(tmp_path, name):
     pairs = list(itertools.permutations(LAYOUTS, 2))
     assert len(pairs) == 110
     bounds = [bound_of(*pair, GRIDS[name]) for pair in pairs]
-    assert sent_of(tmp_path, name, pairs) == sum(bounds)
+    assert received_of(tmp_path, name, pairs) == sum(bounds)
 
 
 @pytest.mark.long
@@ -123,8 +123,8 @@ def test_each_pair_alone(tmp_path, name):
     above = {}
     for i, pair in enumerate(itertools.permutations(LAYOUTS, 2)):
         (directory := tmp_path / str(i)).mkdir()
-        sent, bound = sent_of(directory, name, [pair]), bound_of(*pair, GRIDS[name])
-        assert sent >= bound, f"{pair}: {sent} bytes cannot be enough, {bound} are needed"
-        if sent > bound:
-            above[pair] = sent / bound if bound else sent
+        received, bound = received_of(directory, name, [pair]), bound_of(*pair, GRIDS[name])
+        assert received >= bound, f"{pair}: {received} bytes cannot be enough, {bound} are needed"
+        if received > bound:
+            above[pair] = received / bound if bound else received
     assert above == ABOVE[name]

@@ -65,7 +65,7 @@ class Fault:
     old: str
     new: str
     line: int  # line number in the list
-    equal: str = ""  # reason that it is equivalent
+    equal_because: str = ""  # reason if the mutant is equivalent
     turn: int = 0  # index within its kind
 
     @property
@@ -84,7 +84,7 @@ def read_list(text: str) -> list[Fault]:
         if line.startswith("["):
             scope, kind = line.strip("[] ").split(" ", 1)
         elif line.startswith("= "):
-            found[-1].equal = line[2:].strip()
+            found[-1].equal_because = line[2:].strip()
         else:
             if " => " not in line + " ":
                 raise SystemExit(f"seeded_faults.txt:{number}: no ' => '")
@@ -355,12 +355,12 @@ class Run:
         for fault, *_ in chosen:
             fault.turn = turns[fault.kind] = turns[fault.kind] + 1
         chosen = sorted(chosen, key=lambda entry: entry[0].turn)
-        self.left = [entry for entry in chosen if entry[0].equal]
+        self.left = [entry for entry in chosen if entry[0].equal_because]
         with ThreadPoolExecutor(self.args.jobs) as pool:
             list(
                 pool.map(
                     lambda entry: self.one(entry, self.FEW),
-                    [entry for entry in chosen if not entry[0].equal],
+                    [entry for entry in chosen if not entry[0].equal_because],
                 )
             )
             list(pool.map(self.one, self.left))
@@ -391,7 +391,7 @@ class Run:
         with self.lock:
             if state == "caught":
                 self.useful[fault.kind][by.split(":")[0]] += 1
-            state = "equal" if state == "survived" and fault.equal else state
+            state = "equal" if state == "survived" and fault.equal_because else state
             self.rows.append(
                 {
                     "line": fault.line,
@@ -401,11 +401,11 @@ class Run:
                     "digest": digest,
                     "state": state,
                     "by": by,
-                    "equal": fault.equal,
+                    "equal": fault.equal_because,
                 }
             )
-            if self.args.verbose or state != "caught" or fault.equal:
-                print(f"{state}: {fault.name}: {by[:300] or fault.equal}", flush=True)
+            if self.args.verbose or state != "caught" or fault.equal_because:
+                print(f"{state}: {fault.name}: {by[:300] or fault.equal_because}", flush=True)
             if self.args.results:
                 keep(self.args.results, self.rows, self.known)
 

@@ -28,8 +28,8 @@ class Machine:
         }
 
     def folders(self) -> list[str]:
-        """Returns folders that may contain the vendor's libraries, in addition to those that
-        programs search: packages of this Python, whose environment need not be active.
+        """Returns folders that may contain the vendor's libraries: TPC_CUDA_LIBS, packages of this
+        Python (whose environment need not be active), and toolkits in /usr/local.
         """
         found = [folder for folder in os.environ.get("TPC_CUDA_LIBS", "").split(":") if folder]
         places = [*site.getsitepackages(), site.getusersitepackages(), *filter(None, sys.path)]
@@ -67,8 +67,8 @@ class Machine:
         ).ok
 
     def loader_env(self) -> dict[str, str]:
-        """Returns the environment of programs that find libraries only through the loader. The
-        system's driver comes first.
+        """Returns the environment of programs that find libraries only through the loader. Folders
+        of the caller's LD_LIBRARY_PATH come first, so that its driver is found.
         """
         paths = [
             os.environ.get("LD_LIBRARY_PATH", ""),
