@@ -4,7 +4,8 @@
 
 Prints for each group the number of tests that pass, and the number rejected with each message.
 Shapes, axes and the like are inputs in these tests, but the importer needs their values. Therefore
-small integer inputs become initializers where the importer requires it.
+small inputs of integers or booleans, and single numbers, become initializers where the importer
+requires it.
 """
 
 import argparse

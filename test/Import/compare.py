@@ -32,7 +32,7 @@ def feed(name, type, shape, random):
         return mask
     if name == "position_ids":
         return np.broadcast_to(np.arange(shape[-1]), shape).astype(type)
-    if name == "mask":  # Megatron's masks: ones hide keys above the diagonal
+    if name == "mask":  # Megatron's masks: 1 on and below the diagonal, 0 above
         return np.broadcast_to(np.tril(np.ones(shape[-2:])), shape).astype(type)
     if np.issubdtype(type, np.floating):
         return random.standard_normal(shape).astype(type)

@@ -1,7 +1,7 @@
 """NumPy interpreter for imported programs.
 
-Reads the generic form of a program (from `tpc-translate --import-onnx --mlir-print-op-generic`).
-So the importer can be compared with ONNX Runtime independently of all later passes.
+Runs the generic form of a program (`tpc-translate --import-onnx --mlir-print-op-generic`), so that
+the importer can be compared with ONNX Runtime independently of all later passes.
 """
 
 import os
@@ -97,7 +97,7 @@ def evaluate(text, symbols):
 
 
 class Tensor:
-    """`tensor<?x4xf32, #tpc.dist<[batch, 4]>>`"""
+    """Type of a tensor, such as `tensor<?x4xf32, #tpc.dist<[batch, 4]>>`."""
 
     def __init__(self, text):
         inner = text[len("tensor<") : -1]
@@ -109,7 +109,7 @@ class Tensor:
     def shape(self, symbols):
         return [evaluate(d, symbols) for d in self.dims]
 
-    def bind(self, value, symbols, later):
+    def bind(self, value, symbols, later):  # sizes that are other expressions go to `later`
         assert value.dtype == self.dtype and value.ndim == len(self.dims), (value.dtype, self.dims)
         for text, size in zip(self.dims, value.shape):
             text = text.strip('"')

@@ -1,4 +1,4 @@
-"""Nodes of com.microsoft that the importer must reject, and the error of each."""
+"""Grouped attention and quantized ops that the importer must reject, and the error of each."""
 
 HEADS = "num_heads = 4, kv_num_heads = 2"
 PACKED = "float[b, s, 64] x, int32[b] l, int32[1] t"
@@ -26,7 +26,7 @@ def matmul(attributes, inputs, message, ports=BITS):
 NUMBERS = "float[1] c = {nan}, float[1] i = {inf}, float[1] o = {1}, float[1] e = {0}"
 
 
-def scaled(node, message, domain="com.microsoft."):
+def with_numbers(node, message, domain="com.microsoft."):
     return 21, "float[b, 16] x, uint8[1, 1, 8] w", NUMBERS, domain + node, message
 
 
@@ -202,22 +202,22 @@ NODES = [
         "has K = -32 and N = 6; both must be 1 to 2^31",
     ),
     # Numbers of scales and zero points.
-    scaled(
+    with_numbers(
         "MatMulNBits <K = 16, N = 1, block_size = 16> (x, w, c)",
         "has the scale nan at element 0 of 'c'; scales must be finite",
     ),
-    scaled(
+    with_numbers(
         "MatMulNBits <K = 16, N = 1, block_size = 16> (x, w, i)",
         "has the scale INF at element 0 of 'i'; scales must be finite",
     ),
-    scaled(
+    with_numbers(
         "MatMulNBits <K = 16, N = 1, block_size = 16> (x, w, o, i)",
         "has the zero point INF at element 0 of 'i'; zero points must be finite",
     ),
-    scaled(
+    with_numbers(
         "DequantizeLinear(w, c)", "has the scale nan at element 0 of 'c'; scales must be finite", ""
     ),
-    scaled(
+    with_numbers(
         "QuantizeLinear(x, e)",
         "has the scale 0 at element 0 of 'e'; numbers are divided by it, so that it must not be 0",
         "",

@@ -30,7 +30,8 @@ def convert(text):
             if type == np.uint8:  # quantized weights: all bits
                 numbers = random.integers(0, 256, shape).astype(type)
             elif type == np.int8:
-                # On CPUs without VNNI, ONNX Runtime adds two products with uint8 in 16 bits.
+                # On CPUs without VNNI, ONNX Runtime adds two products with uint8 in 16 bits,
+                # which saturate.
                 numbers = random.integers(-64, 65, shape).astype(type)
             elif type in (ml_dtypes.int4, ml_dtypes.uint4):
                 limits = ml_dtypes.iinfo(type)
