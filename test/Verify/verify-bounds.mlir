@@ -53,7 +53,7 @@ func.func @main(%x: tensor<?x?xi8, #tpc.dist<[16 * s, s * s]>>, %y: tensor<?x?xi
 
 // -----
 
-// The loop nest of attention for scores is as large; that for values is not.
+// Attention's loop nest for scores is too large; that for values is not.
 !q = tensor<1x?x1x?xf32, #tpc.dist<[1, s, 1, 16 * s * s]>>
 !v = tensor<1x?x1x8xf32, #tpc.dist<[1, s, 1, 8]>>
 func.func @main(%q: !q, %v: !v) {

@@ -68,7 +68,7 @@ tpc_buffer.func @b of @f(%q = value 0 : 32 x f32, %k = value 1 : 32 x f32, %d = 
 
 // -----
 
-// Numbers must ascend.
+// Numbers of the computed gradients must ascend.
 tpc_buffer.func @b of @f(%q = value 0 : 32 x f32) to (%y : 32 x f32, %z : 32 x f32) {
   // expected-error @below {{must have a buffer for each of its ascending numbers}}
   tpc_buffer.attention_grad %q, %q, %q, %q to %y, %z of [1, 0] batch 1 queries 4 keys 4 heads 2 size 4 kv_heads 2 size 4 strides [8, 8, 8] causal 0 scale 0.5

@@ -120,7 +120,7 @@ module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
 
 // -----
 
-// There are two micro-batches.
+// An event of a third micro-batch: there are two.
 !x = tensor<4xf32>
 module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
@@ -150,7 +150,7 @@ module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
 
 // -----
 
-// Chunk 0 receives nothing.
+// An event receives for chunk 0, which has no ops that receive.
 !x = tensor<4xf32>
 module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-verify-comms
 // RUN: tpc-opt %s --split-input-file | FileCheck %s
 
-// Two operations in flight, waited for in the other order. Text round-trips.
+// Two operations in flight, with waits in reverse order. Text round-trips.
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
 module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
