@@ -114,8 +114,8 @@ def gather(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gather_nd(c: Context, v: Value, a: int, b: int, d: int):
-    """Picks one element per batch entry: the batch is a batch dimension of the op, or the first
-    index.
+    """Looks up by tuples of indices. The first dimension is a batch dimension of the op, or the
+    first index of the tuples.
     """
     batch = b % 2 if len(v.dims) > 1 else 0
     if not c.chain.whole and has_batch(v.dims[0]):
@@ -235,7 +235,7 @@ def repeat(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def expand(c: Context, v: Value, a: int, b: int, d: int):
-    """Repeats a dimension by Expand or Tile."""
+    """Repeats a dimension by Tile."""
     i = pick(static_axes(v), a)
     if i is None:
         return None

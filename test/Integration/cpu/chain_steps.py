@@ -210,7 +210,7 @@ def again(c: Context, v: Value, a: int, b: int, d: int):
     )
 
 
-# Sums and products
+# Reductions and matmuls
 # ------------------------------------------------------------------------------------------------
 
 

@@ -19,9 +19,10 @@ class Writer:
         self.tables: dict[tuple, tuple[str, str]] = {}
         self.masks: dict[tuple[str, int], str] = {}
         self.far: dict[bool, str] = {}
+        # An input with batch and sequence; the keys and the MLP's inner values of the last layer.
         self.source = self.keys = self.inner = ""
         # For chains only: the input that determines each symbol, the generators of inputs, and the
-        # tolerances of outputs.
+        # required accuracy of outputs (random_pairs.judge).
         self.sources: dict[str, tuple[str, int]] = {}
         self.fills: dict[str, tuple[str, list, list]] = {}
         self.judged: dict[str, str] = {}
@@ -84,6 +85,7 @@ class Writer:
         self.outputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def reference_only(self, name: str, value: str, shape) -> None:
+        """Adds an output that only model(reference=True) has."""
         self.output(name, value, shape)
         self.judges.append((self.nodes.pop(), self.outputs.pop()))
 
@@ -328,8 +330,8 @@ class Writer:
         )
 
     def arranged(self) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
-        """Returns nodes and outputs as the spec requests: in another order, with names of nodes, or
-        with the same value twice.
+        """Returns nodes and outputs as the spec requests: in another order, without Identity
+        nodes, or with the same value twice.
         """
         nodes, outputs, how = list(self.nodes), list(self.outputs), self.spec.outputs
         if how == "twice" and outputs:

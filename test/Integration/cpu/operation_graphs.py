@@ -7,7 +7,7 @@ import onnx
 import onnx.parser
 from onnx import numpy_helper
 
-# Values named w… are weights, i… are integers below 5, m… are booleans, all others are inputs. A
+# Inputs named w… become weights; i… are integers below 5, m… are booleans, others are floats. A
 # result named z is compared exactly. Every output has an unknown shape, which the compiler must
 # infer.
 X = "float[batch, sequence, 12] x"
@@ -83,14 +83,14 @@ GRAPHS = {
             " z = BitwiseAnd(c, o)"
         ),
     ),
-    "no-input-twice": (20, f"({X})", "a = Add(x, x) out = Mul(a, a)"),
+    "the-same-input-twice": (20, f"({X})", "a = Add(x, x) out = Mul(a, a)"),
     "broadcast-from-both": (20, "(float[batch, 1, 12] x, float[sequence, 1] y)", "out = Mul(x, y)"),
     "not-a-number": (
         20,
         f"({X})",
         "r = Sqrt(x) n = IsNaN(r) o = Constant<value_float=1.0>() out = Where(n, o, r)",
     ),
-    # ---- products ----
+    # ---- matmuls ----
     "matmul": (20, f"({X}, float[12, 7] w)", "out = MatMul(x, w)"),
     "matmul-bias": (20, f"({X}, float[12, 7] w, float[7] wb)", "p = MatMul(x, w) out = Add(wb, p)"),
     "matmul-transposed": (

@@ -191,10 +191,10 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
     """Returns attention of q [b, heads, s, d], k and v [b, kv, s, d], with the shape of q."""
     H, K, d = layer.heads, layer.kv, layer.size
     if layer.core == "op":
-        # The op's own causality does not support earlier tokens.
-        own = spec.mask == "causal" and not spec.cache and not layer.window
-        mask = [w.full_mask(spec, layer.window)] if spec.mask != "none" and not own else []
-        return w("Attention", q, k, v, *mask, is_causal=int(own))
+        # is_causal does not support earlier tokens.
+        causal = spec.mask == "causal" and not spec.cache and not layer.window
+        mask = [w.full_mask(spec, layer.window)] if spec.mask != "none" and not causal else []
+        return w("Attention", q, k, v, *mask, is_causal=int(causal))
     G = H // K
     product = G > 1 and layer.repeat == "product"
     if product:

@@ -35,8 +35,8 @@ from tpc.reference import TOLERANCE, Session, difference  # noqa: E402
 # Absolute error that is always allowed. Intermediate values are near 1, and a result that is near
 # zero by chance is no more accurate than its operands.
 NOISE = 2e-6
-# Tolerance if intermediate results are 16-bit, relative to the largest value or to 1: a sum in
-# another order may be rounded differently.
+# Tolerance if intermediate results are 16-bit, relative to the largest value, or to
+# 1 if that is larger: a sum in another order may be rounded differently.
 LOOSE = 1e-2
 # Number of runs on perturbed numbers, which show how much a graph amplifies rounding.
 DISTURBED = 4
@@ -102,7 +102,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             reshard,
             xy=(x, y) if two else None,
         )
-        # More ranks than work are rare.
+        # Grids with more stages than layers, or more shards than any weight has, are rare.
         if grid.ranks <= limit and (
             (grid.pp <= spec.depth and grid.tp <= widest(spec)) or r.random() < 0.05
         ):
@@ -135,7 +135,7 @@ def may_refuse(pair: Pair) -> list[str]:
     """Returns substrings of the only messages with which tpcc may reject the pair."""
     spec, grid, words = pair.spec, pair.grid, []
     if grid.xy:
-        # The first dimension splits the other dimension of matrices: the residual's width.
+        # The first of the two tensor-parallel axes (tpXxY) splits the residual's width.
         if spec.hidden == 1:
             words.append("no matrix of the model can be split in two dimensions")
         if grid.xy[0] > spec.hidden:
@@ -270,7 +270,7 @@ def check(pair: Pair, directory: Path) -> Outcome:
         and compiled.returncode == 1
         and not pair.grid.allow_reshard
     ):
-        # No tactic expects some communication. If the grid allows it, the program must work.
+        # No tactic expects one of the collectives. If the grid allows it, the program must work.
         features.add("asked for allow-reshard")
         pair = dataclasses.replace(pair, grid=dataclasses.replace(pair.grid, allow_reshard=True))
         compiled = compile_graph(pair, path)
@@ -345,8 +345,9 @@ def run_graph(
 
 
 def judge(w: Writer, name: str) -> str:
-    """Returns the accuracy of an output: exact (to the bit), sum (except for the sign of zero),
-    close, loose (after rounding to 16 bits), or empty (a result of layers, and close).
+    """Returns the required accuracy of an output: exact (to the bit), sum (except for the sign of
+    zero), close, loose (after rounding to 16 bits), or empty (layers: close, or an
+    index of the largest logit).
     """
     return w.judged.get(name) or ("loose" if w.loose else "")
 
@@ -479,8 +480,8 @@ class Noise:
     def explains(self, name: str, actual: np.ndarray) -> bool:
         if self.wanted[name].dtype != np.float32:
             return False
-        own = max(difference(run[name], self.exact[name]).relative for run in self.runs)
-        return own < 1e-2 and difference(actual, self.exact[name]).relative <= 10 * own
+        error = max(difference(run[name], self.exact[name]).relative for run in self.runs)
+        return error < 1e-2 and difference(actual, self.exact[name]).relative <= 10 * error
 
 
 def attempt(pair: Pair) -> Outcome:

@@ -80,7 +80,7 @@ def run_many(first: int, count: int, jobs: int, shrinking: bool, every: int = 10
                     and len(table.messages[signature(outcome)]) <= SHRUNK
                 ):
                     smaller, found = shrink(pair, outcome)
-                    small, text = f"made smaller: {smaller.command}\n", found.text
+                    small, text = f"reduced: {smaller.command}\n", found.text
                 print(
                     f"seed {seed}: {outcome.kind}\n{pair.command}\n{small}{text[-1500:]}\n",
                     flush=True,
@@ -111,12 +111,12 @@ def main() -> int:
         type=int,
         help="the pair that is drawn from this seed; with --pairs, the first of them",
     )
-    parser.add_argument("--pairs", type=int, help="how many, from --seed (or 0) on")
-    parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
+    parser.add_argument("--pairs", type=int, help="number of pairs; seeds begin at --seed or 0")
+    parser.add_argument("--jobs", type=int, default=1, help="number of pairs at a time")
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="leave the ONNX file and the executable there"
     )
-    parser.add_argument("--shrink", action="store_true", help="make failing pairs smaller")
+    parser.add_argument("--shrink", action="store_true", help="reduce failing pairs")
     args = parser.parse_args()
     if args.pairs is not None:
         return 1 if run_many(args.seed or 0, args.pairs, args.jobs, args.shrink).failures else 0

@@ -58,7 +58,7 @@ class Spec:
     positions: str = "none"  # none, learned, given (position_ids)
     mask: str = "causal"  # none, causal, padded (attention_mask), causal_padded
     masking: str = "add"  # add, where
-    extra: str = "none"  # additional outputs: none, hidden, keys, probabilities
+    extra: str = "none"  # additional outputs of layers: none, hidden, keys, inner (of MLPs)
     cache: bool = False  # caches: past keys and values are inputs, and all are outputs
     final_norm: bool = True
     zero_bias: bool = False  # one zero vector is the bias of all matmuls with results of its size
@@ -191,7 +191,7 @@ def draw_transformer(seed: int) -> Spec:
     kinds = r.choice((1, 1, 1, 2))
     depth = r.choice((1, 1, 2, 2, 3, 4))
     layers = tuple(draw_layer(r) for _ in range(kinds))
-    more = random.Random(f"more {seed}")  # drawn last, so that earlier pairs stay the same
+    more = random.Random(f"more {seed}")  # separate, so that draws from `r` stay the same
     layers = tuple(
         dataclasses.replace(
             layer,
@@ -247,5 +247,5 @@ def draw_transformer(seed: int) -> Spec:
 
 
 def draw_shapes(r: random.Random) -> list[tuple[int, int]]:
-    """Returns two shapes for an executable, often with a single token or sample."""
+    """Returns two pairs (batch, sequence), often with a single token or sample."""
     return [(r.choice((1, 1, 2, 3, 5)), r.choice((1, 2, 3, 5, 8, 13))) for _ in range(2)]

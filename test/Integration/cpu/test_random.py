@@ -30,13 +30,13 @@ FOUND = {
         '["expand",1,0,11]],'
         '"end":"row"}]}'
     ),
-    "places of halves that change sides, at small sizes": (
+    "offsets of swapped halves, at small sizes": (
         '{"grid":"tp2","shapes":[[1,1]],"depth":0,"seed":119,"ids":false,'
         '"chains":[{"base":"special",'
         '"product":false,"width":4},{"base":"own","steps":[["parts",7,5,0],["matmul",10,0,1]],'
         '"end":"row_output","whole":true}]}'
     ),
-    "index of what is cut off again": (
+    "index of elements that a slice removes": (
         '{"grid":"tp2x2,dp2,mb4","shapes":[[5,5]],"depth":0,"seed":54,"vocab":5,'
         '"chains":[{"width":4,'
         '"steps":[["split",0,0,0],["gather_elements",11,0,0],["slice",4,8,2],["reduce",10,8,9]]}]}'
@@ -60,7 +60,7 @@ FOUND = {
         '"head":"none",'
         '"chains":[{"base":"weight","width":4,"steps":[["parts",0,0,0]],"end":"row_output"}]}'
     ),
-    "output of which a round's samples are split further": (
+    "output whose samples of a micro-batch are split further": (
         '{"grid":"tp8,mb4,sp","shapes":[[3,2],[5,3]],"seed":20011,"depth":0,"hidden":4,'
         '"final_norm":false,'
         '"chains":[{"steps":[["slice",0,0,0],["matmul",0,5,0]]}]}'
@@ -186,7 +186,7 @@ def test_random_pair(seed):
         small, found = shrink(pair, outcome)
         pytest.fail(
             f"seed {seed}: {pair.command}\n{outcome.kind}: {outcome.text[:2000]}\n\n"
-            f"made smaller:\n{small.command}\n{found.text[:3000]}",
+            f"reduced:\n{small.command}\n{found.text[:3000]}",
             pytrace=False,
         )
 
