@@ -213,7 +213,7 @@ NUM_ROTARY = ROTARY.count("tpc_kernel.func")
 
 
 def make_rotary(sizes, kind, text=ROTARY):
-    """Returns rotary embeddings for heads of these sizes, with f32 elements."""
+    """Returns rotary embeddings for heads of these sizes: `kind` elements, computed in f32."""
     forms = []
     for size in sizes:
         turned = size // 4 // 16 * 16 or 16

@@ -1,4 +1,4 @@
-"""Seeded faults in kernels that change no result, each with a reason.
+"""Seeded faults in kernels that comparisons cannot detect, each with a reason.
 
 Notation of a statement's value (Explain.cpp): `env[0]` is a size, `block` and `blocks` are the
 block's index and the number of blocks, `thread` is the index in the block. `one of (a or b)` is a
@@ -39,7 +39,7 @@ NEVER, ALWAYS, ROUND, BOUND = (
     "a bound off by one",
 )
 NUMBER, IDENTITY, CONSTANT = "a number off by one", "a wrong identity", "a wrong constant"
-NO_LESS, SAME, OTHER = "no difference", "the same bits", "other bits"
+NO_DIFFERENCE, SAME, OTHER = "no difference", "the same bits", "other bits"
 ITEM = r"one of \(block or add\(itself, blocks\)\)"
 TWICE, LESS = "a bound of numbers twice as large", "a bound of numbers sixteen times less"
 SIZE = r"env\[\d\]"
@@ -82,7 +82,7 @@ ENTRIES = [
     ),
     Entry(
         (NEVER,),
-        NO_LESS,
+        NO_DIFFERENCE,
         rf"^branch if {WIDER}$",
         "divides in 32 bits although 64 are needed: only from 2^32 rows on, which exceed the"
         " memory here; LLVM's expansion",
@@ -97,7 +97,7 @@ ENTRIES = [
     ),
     Entry(
         ("a mask with one bit less",),
-        NO_LESS,
+        NO_DIFFERENCE,
         rf"^and\(shr\(one of \(or\(shl\({ITEM}, \d+\), .*, 4611686018427387\d+\) for or$",
         "the highest bit of an offset, from 2^61 bytes on, which exceeds any memory",
     ),
@@ -152,13 +152,13 @@ ENTRIES = [
     ),
     Entry(
         (CONSTANT,),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^choose\(gtf\(subf\(.*0f42B17217",
         "softmax: no argument is positive, so exp's upper limit is never reached",
     ),
     Entry(
         (TWICE, LESS),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$",
         "softmax: no argument is positive, so exp's upper limit is never reached",
     ),
@@ -171,7 +171,7 @@ ENTRIES = [
     ),
     Entry(
         ("a mask with one bit less", "a shift by one more"),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^(and\()?shr\(rem\(.*, 24\)",
         "wraps a negative index: a computed position is not negative",
     ),
@@ -255,53 +255,53 @@ ENTRIES = [
     ),
     Entry(
         (NEVER,),
-        NO_LESS,
+        NO_DIFFERENCE,
         rf"^branch if ge\({THREAD}, {SIZE}\)$",
         "before a loop over a row of more than 4096 elements: each of 512 threads has some",
     ),
-    Entry((BOUND,), NO_LESS, rf"^ge\({THREAD}, {SIZE}\) for bra$", "before the same loop"),
+    Entry((BOUND,), NO_DIFFERENCE, rf"^ge\({THREAD}, {SIZE}\) for bra$", "before the same loop"),
     Entry(
         (BOUND,),
-        NO_LESS,
+        NO_DIFFERENCE,
         rf"^lt\({SIZE}, 257\) for bra$",
         "257 is not a multiple of 4: rows on this path are, or have more than 4096 elements",
     ),
     # Shards of rows on three ranks.
     Entry(
         ("a shift by one more",),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^shr\(mul\(sub\((sub\()?\d+, env\[\d\]\).*, 6148914691236517206\), 63\) for add$",
         "a correction of the division by 3 for negative quotients: the size minus the rank is not"
         " negative",
     ),
     Entry(
         ("a mask with one bit less",),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^and\(add\(mul\(sub\(sub\(231, .*6148914691236517206\), 63\)\), 3\) for or$",
         "rows of 77 and 76: whether 4 divides them is in the lowest bit",
     ),
     Entry(
         ("a mask with one bit less",),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^and\(sub\(18, env\[3\]\), 6\) for or$",
         "18 minus the rank (0 or 1): the lower bit shows whether 8 divides it",
     ),
     Entry(
         ("a mask with one bit less",),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^and\(add\(sub\(.*, 4294967293\), 4294967295\) for shl$",
         "the third element before one of a head of 6, if any: a number below 3",
     ),
     Entry(
         ("another rounding",),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^env\[\d\] for divf$",
         "differs for lengths from 2^24 on, which no case has",
         False,
     ),
     Entry(
         ("another rounding",),
-        NO_LESS,
+        NO_DIFFERENCE,
         r"^(sub|add)\(one of \(.*thread\).* for st$",
         "differs for positions from 2^24 on, which no case has",
         False,

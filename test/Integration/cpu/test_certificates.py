@@ -243,9 +243,9 @@ def test_errors_name_the_reason(tmp_path):
         check(file).refused(f"refused: {why}")
 
 
-def refuses(tmp_path, model, grid, step):
-    """Changes each node of a proof and counts the verdicts. With a correct hash, the changed proof
-    may be a valid one of another program.
+def count_refusals(tmp_path, model, grid, step):
+    """Makes every `step`-th change of a proof (`tamper`) and counts the verdicts. With a correct
+    hash, the changed proof may be a valid one of another program.
     """
     proof, staged = certify(tmp_path, model, grid)
     good = json.loads(proof.read_text())
@@ -272,7 +272,7 @@ def refuses(tmp_path, model, grid, step):
 
 
 def test_refuses_tampered(tmp_path):
-    count = refuses(tmp_path, "gpt2-tiny-nopast", "tp2,pp2,dp2,mb2,sp", 13)
+    count = count_refusals(tmp_path, "gpt2-tiny-nopast", "tp2,pp2,dp2,mb2,sp", 13)
     assert count["refused"] >= 100 and count["refused with the right hash"] >= 30
 
 
@@ -310,4 +310,4 @@ def test_tokens_sent_to_earlier_stages(tmp_path, tpcc):
 @pytest.mark.long
 @pytest.mark.parametrize("model, grid", PROGRAMS)
 def test_refuses_tampered_everywhere(tmp_path, model, grid):
-    refuses(tmp_path, model, grid, 1)
+    count_refusals(tmp_path, model, grid, 1)

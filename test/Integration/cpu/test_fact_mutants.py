@@ -93,7 +93,7 @@ def programs(tmp_path_factory):
                 ("last-step", "preallocated"),
             ):
                 tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", own / f"{level}.mlir").check()
-        # Otherwise the faults would not be the reason for errors.
+        # Verifiers accept the unchanged programs, so that only faults cause errors.
         for level in LEVELS:
             program = own / f"{level}.mlir"
             for verifier in verifiers(own, level).values() if program.exists() else ():
@@ -193,8 +193,8 @@ def test_sample(programs):
     assert table.by("facts") >= 45 and not table.by("lowering")
 
 
-# Paths derived from the compiler version, files and ops. Faults in ops are in
-# test_kernel_mutants.py and test_buffer_mutants.py.
+# Paths of the manifest that are derived from the compiler version, files and ops. Faults in ops are
+# in test_kernel_mutants.py and test_buffer_mutants.py.
 NO_FACTS = {
     "format",
     "name",

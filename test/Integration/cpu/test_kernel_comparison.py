@@ -156,7 +156,7 @@ def test_16_bit_kernels_of_all_families(halved, kind):
     "kind", ["f32", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("f16", "bf16"))]
 )
 def test_rows_of_all_lengths(tmp_path, kind):
-    """Rows are for warps or blocks, with or without whole chunks, of static or dynamic length."""
+    """Rows are reduced by warps or blocks, in chunks or not, with static or dynamic length."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(types=[kind]))
     counted = totals(compare(path, "--work=100000" if kind == "f32" else "--work=12000").check())
@@ -219,7 +219,7 @@ def seed_faults(tmp_path, names, each, seeds):
 
 
 def judge_faults(rows, left, least, of_each=True):
-    """Checks that nearly all faults are detected. The table has a reason for equivalent ones.
+    """Checks that nearly all faults are detected. kernel_survivors.py explains equivalent ones.
     `of_each`: whether the important kinds were seeded; a sample may have none of a rare kind.
     """
     seeded, caught, remain = rows["all"]
@@ -294,8 +294,7 @@ MORE = {
         " for a tile"
     ),
     r"embedding_.*layer_norm": (
-        "rows of 24: a warp reads its row's id twice, a sector each time, which hold a third of"
-        " the row"
+        "rows of 24, or 3 sectors: a warp reads its row's id twice, which moves a sector each time"
     ),
 }
 

@@ -31,7 +31,7 @@ CASES = [
 ]
 # Kinds that need multiplied or divided indices, which occur only in position tables of generated
 # graphs.
-WITHOUT_PLACE = ["kernel-factor-dropped", "kernel-float-huge"]
+INAPPLICABLE = ["kernel-factor-dropped", "kernel-float-huge"]
 
 
 def kinds() -> list[str]:
@@ -85,7 +85,7 @@ class Lowered:
         return results
 
     def run(self, text):
-        """Returns the results of this program's executable for two shapes, or after two prompts,
+        """Returns the results of an executable of `text` for two shapes, or after two prompts,
         the first of which fills the caches.
         """
         path = text.with_suffix("")
@@ -146,19 +146,19 @@ def judge(program, kind, seed):
     for before, after in zip(program.outputs(), program.run(text), strict=True):
         for name, expected in before.items():
             # If a cast is omitted, only rounding changes.
-            share = 1e-2 if after[name].itemsize == 2 else 1e-5
+            tolerance = 1e-2 if after[name].itemsize == 2 else 1e-5
             computed, expected = as_float(after[name]), as_float(expected)
             largest = np.abs(np.nan_to_num(expected)).max(initial=1e-30)
-            if not np.allclose(computed, expected, rtol=0, atol=share * largest):
+            if not np.allclose(computed, expected, rtol=0, atol=tolerance * largest):
                 return mutants.ACCEPTED
     return mutants.SAME_RESULTS
 
 
 def run(programs, cases, name):
-    places = {case[:2]: programs(*case[:2]) for case in cases}
+    lowered = {case[:2]: programs(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(places[case[:2]], *case[2:]),
+        lambda case: judge(lowered[case[:2]], *case[2:]),
         cases,
         lambda case: (
             "tensors and kernels" if case[2].startswith("lowered-") else "kernels",
@@ -203,4 +203,4 @@ def test_all(programs):
     ]
     table = run(programs, cases, "kernels")
     assert table.mutants() >= 300
-    assert [kind for kind in kinds() if not table.mutants(kind)] == WITHOUT_PLACE
+    assert [kind for kind in kinds() if not table.mutants(kind)] == INAPPLICABLE

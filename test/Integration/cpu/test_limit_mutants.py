@@ -114,10 +114,10 @@ def judge(program, flags, kind, seed):
 
 
 def run(programs, cases, name):
-    places = {case[:2]: programs(*case[:2]) for case in cases}
+    made = {case[:2]: programs(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(*places[case[:2]], *case[2:]),
+        lambda case: judge(*made[case[:2]], *case[2:]),
         cases,
         lambda case: (case[1].split(".")[0], case[2], case),
     )

@@ -37,8 +37,8 @@ def kinds() -> list[str]:
     # test_step_mutants.py, those in facts in test_fact_mutants.py, in windows and caps in
     # test_limit_mutants.py, in constants in test_kernel_mutants.py, of merged matmuls in
     # test_column_mutants.py, of experts in test_expert_mutants.py, of quantized weights in
-    # test_quantized_mutants.py, of schedules in test_schedule_mutants.py, of started collectives
-    # in test_async_mutants.py, of training in test_training_mutants.py.
+    # test_quantized_mutants.py, of schedules in test_schedule_mutants.py, of asynchronous
+    # collectives in test_async_mutants.py, of training in test_training_mutants.py.
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
         *("columns-", "fused-", "experts-", "quantized-", "schedule-", "async-"),
@@ -109,9 +109,9 @@ def judge(model, staged, shape, kind, seed):
 
 
 def add(table, programs, cases):
-    places = {case[:2]: programs(*case[:2]) for case in cases}
+    made = {case[:2]: programs(*case[:2]) for case in cases}
     return table.judge(
-        lambda case: judge(*places[case[:2]], *case[2:]),
+        lambda case: judge(*made[case[:2]], *case[2:]),
         cases,
         lambda case: ("staged", case[2], case),
     )

@@ -30,7 +30,7 @@ def with_tensor(model, name, change):
     return mutated
 
 
-def moved(model, mutated):
+def change_of_logits(model, mutated):
     """Returns the change of the logits by the mutation, relative to the largest logit."""
     inputs = model.inputs(2, 16)
     return difference(
@@ -58,21 +58,21 @@ def test_zeroed_q(original):
             mutated = with_tensor(
                 mutated, f"model.transformer.h.{layer}.attn.c_attn.{part}", zeroed_q
             )
-        assert moved(ODD, mutated) > MARGIN * TOLERANCE, layer
+        assert change_of_logits(ODD, mutated) > MARGIN * TOLERANCE, layer
 
 
 def test_lost_bias(original):
     names = vectors(original)
     assert len(names) == 8 * ODD.layers + 2
     for name in names:
-        assert moved(ODD, with_tensor(original, name, np.zeros_like)) > MARGIN * TOLERANCE, name
+        mutated = with_tensor(original, name, np.zeros_like)
+        assert change_of_logits(ODD, mutated) > MARGIN * TOLERANCE, name
 
 
 def test_bias_added_twice(original):
     for name in vectors(original):
-        assert (
-            moved(ODD, with_tensor(original, name, lambda bias: 2 * bias)) > MARGIN * TOLERANCE
-        ), name
+        mutated = with_tensor(original, name, lambda bias: 2 * bias)
+        assert change_of_logits(ODD, mutated) > MARGIN * TOLERANCE, name
 
 
 def swap_gelu(model, layer, old, new, scale):
@@ -103,7 +103,7 @@ def swap_gelu(model, layer, old, new, scale):
 def test_erf_instead_of_tanh(original):
     for layer in range(ODD.layers):
         mutated = swap_gelu(original, layer, "Tanh", "Erf", math.sqrt(0.5))
-        assert moved(ODD, mutated) > TOLERANCE, layer
+        assert change_of_logits(ODD, mutated) > TOLERANCE, layer
 
 
 def test_tanh_instead_of_erf():
@@ -111,6 +111,6 @@ def test_tanh_instead_of_erf():
     for layer in range(ERF.layers):
         # The cubic term is also omitted, as in the cheapest approximation.
         assert (
-            moved(ERF, swap_gelu(model, layer, "Erf", "Tanh", math.sqrt(2 / math.pi)))
+            change_of_logits(ERF, swap_gelu(model, layer, "Erf", "Tanh", math.sqrt(2 / math.pi)))
             > MARGIN * TOLERANCE
         )

@@ -53,10 +53,10 @@ def judge(step, preallocated, kind, seed):
 
 
 def run(steps, cases, name):
-    places = {case[:2]: steps(*case[:2]) for case in cases}
+    made = {case[:2]: steps(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(*places[case[:2]], *case[2:]),
+        lambda case: judge(*made[case[:2]], *case[2:]),
         cases,
         lambda case: ("preallocated", case[2], case),
     )

@@ -70,8 +70,8 @@ def steps(tmp_path_factory):
 
 
 def judge(model, step, kind, seed):
-    """Returns which of the two checks, run separately, reject a mutant. If no row lacks visible
-    keys, the value of such rows is the only fault that neither detects.
+    """Returns which of the two checks, run separately, reject a mutant. Neither detects a fault in
+    rows without visible keys if there are no such rows.
     """
     caught = set()
     for name, others in (("proof", "interpret=false"), ("randomized", "symbolic=false")):
@@ -90,10 +90,10 @@ def judge(model, step, kind, seed):
 
 
 def run(steps, cases, name):
-    places = {name: steps(name) for name, *_ in cases}
+    made = {name: steps(name) for name, *_ in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(*places[case[0]], *case[1:]), cases, lambda case: ("step", case[1], case)
+        lambda case: judge(*made[case[0]], *case[1:]), cases, lambda case: ("step", case[1], case)
     )
     table.report(name)
     assert not table.alone("randomized"), "a mutant is proved, and refused by the randomized check"
