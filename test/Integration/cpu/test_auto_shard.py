@@ -54,7 +54,7 @@ def causes(row):
     "name", ["gpt2-odd-opset20", pytest.param("llama-dynamo", marks=pytest.mark.long)]
 )
 def test_plan_equals_the_report_of_each_grid(tpcc, tmp_path, name, machine):
-    """Grids of one structure share a program. Their plans are those of their own programs."""
+    """Grids of the same structure share one program. Plans equal those of each grid's program."""
     model = {**COMMITTED, **FAMILIES}[name]
     found = plan(tpcc, model, machine=machine)
     refused = sum(row["count"] for row in found["refused"])

@@ -292,7 +292,7 @@ def test_wrong_number_of_ranks_prints_the_command(odd, mpi, ranks):
         timeout=60,
     )
     if ranks == 1 and result.returncode == 0:
-        return  # Describing needs no world.
+        return  # --describe needs no other ranks.
     result.refused("mpirun")
     assert re.search(r"-n\s*4", result.stderr), result
 

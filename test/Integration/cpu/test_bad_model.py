@@ -216,7 +216,7 @@ def test_matmul_of_different_sizes(refuse, tmp_path):
 
 
 def test_wrong_declared_shape(tpcc, tmp_path):
-    """Sizes of outputs are hints: the program has those of the graph."""
+    """Declared sizes of outputs are hints: the program has the inferred sizes."""
     model = model_of(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
         [matrix(columns=6)],

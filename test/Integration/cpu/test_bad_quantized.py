@@ -36,7 +36,7 @@ def damage_weights(random, model):
 
 @pytest.mark.parametrize("seed", range(16))
 def test_damaged_quantized_weights(tpcc, tmp_path, seed):
-    """Also files of f32 that --quantize reads."""
+    """Every fifth file has f32 weights, which --quantize reads."""
     random = np.random.default_rng(seed)
     spec, flags = GenAi(layers=1, hidden=64, inner=64), []
     model = onnx.load(spec.save(tmp_path / "model.onnx"))

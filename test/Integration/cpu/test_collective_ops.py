@@ -164,7 +164,7 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
 
 
 def test_scattered_rows(tmp_path):
-    """A rank adds the updates of its rows; ranks with parts of the updates have parts of a sum."""
+    """A rank adds the updates of its rows; ranks with parts of the updates have partial sums."""
     ids, part = (f"tensor<?xi64, #tpc.dist<[{dims}], local>>" for dims in ("n", "n{dp}"))
     rows = "tensor<?x5xf32, #tpc.dist<[n, 5], local>>"
     updates = "tensor<?x5xf32, #tpc.dist<[n{dp}, 5], local>>"

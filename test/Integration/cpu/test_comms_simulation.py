@@ -132,11 +132,11 @@ def refused(modules, tmp_path):
         ]
     )
     assert not result.timed_out and result.returncode in (0, 1), result
-    places = {
+    error_lines = {
         int(number) for number in re.findall(r"modules\.mlir:(\d+):\d+: error:", result.stderr)
     }
     ends = [*starts[1:], line]
-    return [any(begin <= place < end for place in places) for begin, end in zip(starts, ends)]
+    return [any(begin <= place < end for place in error_lines) for begin, end in zip(starts, ends)]
 
 
 @pytest.mark.parametrize("loop", [False, True])

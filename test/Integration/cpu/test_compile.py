@@ -136,9 +136,9 @@ def test_a_changed_model_is_compiled_again(tmp_path):
     assert len(paths) == 2
 
 
-@pytest.mark.parametrize("name", ["data", "d" * 200])  # its length is one byte of the file, or two
+@pytest.mark.parametrize("name", ["data", "d" * 200])  # lengths of 1 and 2 bytes
 def test_changed_weights_are_packed_again(tmp_path, cache, name):
-    """A program of `quantize` has packed weights of its own, in which changes would not be seen."""
+    """A quantized program has packed weights, which must follow the model's weight file."""
     model, w = tmp_path / "model.onnx", np.eye(16, dtype=np.float32)
     describe = helper.make_tensor_value_info
     ports = [describe(port, TensorProto.FLOAT, ["batch", 16]) for port in "xy"]
@@ -147,12 +147,12 @@ def test_changed_weights_are_packed_again(tmp_path, cache, name):
     graph = helper.make_graph([node], "g", ports[:1], ports[1:], weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     onnx.save(made, model, save_as_external_data=True, location=name, size_threshold=0)
-    for factor, kept in ((1, 1), (1, 1), (3, 2)):
+    for factor, num_entries in ((1, 1), (1, 1), (3, 2)):
         if factor != 1:
             (factor * w).tofile(tmp_path / name)
         with tpc.compile(model, quantize="int8") as session:
             assert np.allclose(session.run({"x": w})["y"], factor * w, atol=0.01)
-        assert len(list(cache.glob("*-model"))) == kept
+        assert len(list(cache.glob("*-model"))) == num_entries
 
 
 def test_output_path(tmp_path, cache):
@@ -281,7 +281,7 @@ def test_integers_are_not_files(capfd, name, value):
 @pytest.mark.parametrize(
     "session", [{"weights": "x"}, {"threads": 1}, {"path": "x"}, {3: 1}, [], 5], ids=str
 )
-def test_flags_of_the_session(session):
+def test_invalid_flags_of_the_session(session):
     with pytest.raises(tpc.TpcError, match="session"):
         tpc.compile(MODEL.path, session=session)
 
@@ -292,9 +292,9 @@ def test_truncated_program(tmp_path, cache):
     """
     with tpc.compile(MODEL.path) as session:
         whole, path = session.path.read_bytes(), session.path
-    for share in (0, 20, 64, 4096, len(whole) // 3, len(whole) * 2 // 3, len(whole) - 1):
-        cut = tmp_path / f"cut{share}"
-        cut.write_bytes(whole[:share])
+    for size in (0, 20, 64, 4096, len(whole) // 3, len(whole) * 2 // 3, len(whole) - 1):
+        cut = tmp_path / f"cut{size}"
+        cut.write_bytes(whole[:size])
         text = (
             f"import tpc\ntry:\n    tpc.load({str(cut)!r})\nexcept tpc.TpcError as error:\n   "
             " print('refused', error)\n"
@@ -395,7 +395,7 @@ def test_unwritable_cache(tmp_path):
 
 
 def test_removed_working_directory(tmp_path):
-    """Absolute paths work; errors name relative ones."""
+    """Absolute paths work; relative ones are errors that name the path."""
     tpc.compile(MODEL.path, out=tmp_path / "program").close()
     (tmp_path / "gone").mkdir()
     text = (
@@ -420,7 +420,7 @@ def test_removed_working_directory(tmp_path):
 
 
 def test_the_compiler_ends_with_its_caller(tmp_path):
-    """Python is killed while tpcc reads from a pipe, which simulates long work."""
+    """Python is killed while tpcc writes to a pipe without a reader, which simulates long work."""
     os.mkfifo(tmp_path / "pipe")
     text = (
         f"from tpc import compiler\ncompiler._run([{str(MODEL.path)!r}, '--emit=model', '-o',"

@@ -40,7 +40,7 @@ def test_options_of_the_command_only():
 
 
 def test_sessions_open_while_others_count_memory():
-    """With longer sequences, a session counts its memory on dry-run devices. A session of the same
+    """For a larger batch, a session counts its memory on dry-run devices. A session of the same
     program that is opened meanwhile has real devices.
     """
     ids, problems, done = MODEL.inputs(1, 5), [], threading.Event()

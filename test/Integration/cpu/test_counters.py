@@ -107,7 +107,7 @@ def test_profile_needs_bench(tpcc):
 
 @pytest.mark.parametrize("overlap", ["off", "on"])
 def test_measured_trace(tpcc, tmp_path, overlap):
-    """The measured calls are those of the simulation, and their difference is named. Started
+    """The measured calls are those of the simulation, and their difference is named. Asynchronous
     all-reduces are calls at their waits.
     """
     grid, shape = "tp2,pp2,mb2", f"batch=4,sequence={7 if overlap == 'off' else 40}"

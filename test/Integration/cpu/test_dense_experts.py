@@ -48,7 +48,7 @@ LITERAL = [
 
 @pytest.mark.parametrize("spec", LITERAL, ids=["two experts", "biases"])
 def test_others_are_computed_as_they_are(tpcc, tmp_path, spec):
-    """Rows that are scaled for several experts, or with biases, are not the same as results."""
+    """With several experts or biases, scaling rows is not the same as scaling results."""
     path, feed = save_dense(spec, tmp_path / "model.onnx"), inputs(spec, 3, 2, 1)
     program = tpcc.compile(path, "tp1")
     assert "computes all experts" in program.compiled.stderr

@@ -70,8 +70,8 @@ def parts(n, count):
 
 
 def sent(selected, experts, hidden, ranks):
-    """Returns the bytes that each rank sends in the dispatch and in the combination of tokens
-    [batch, sequence] with the weights of `selected` [batch, sequence, experts] (booleans).
+    """Returns the bytes that each rank sends in the dispatch and in the combine. `selected`
+    [batch, sequence, experts] are booleans: the experts of each token.
     """
     batch, sequence, _ = selected.shape
     dispatch, combine = [0] * ranks, [0] * ranks
@@ -201,8 +201,8 @@ def test_simulated_routing(tpcc, tmp_path):
     shape = "batch_size=64,sequence_length=4,past_sequence_length=8"
     flags = ["--expert-dispatch=all-to-all", "--machine=epyc-2core", "--json", "--shape", shape]
     chosen = np.zeros((3, 256, 8), np.uint8)
-    chosen[0, :, :2] = chosen[1, :, [0, 7]] = 1  # one rank of two; all experts of one; even
-    for token in range(256):
+    chosen[0, :, :2] = chosen[1, :, [0, 7]] = 1  # experts of one rank; one expert of each rank
+    for token in range(256):  # all experts equally often
         chosen[2, token, [token % 8, (token + 4) % 8]] = 1
     steps = {}
     for name, grid, used in (

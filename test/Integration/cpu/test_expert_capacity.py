@@ -1,4 +1,4 @@
-"""--expert-capacity drops the tokens of a scalar reference, on every grid."""
+"""--expert-capacity drops the same tokens as a scalar reference, on every grid."""
 
 import itertools
 from fractions import Fraction

@@ -150,10 +150,10 @@ def test_experts_of_a_rank(tpcc, tmp_path):
     spec = Experts(experts=5, layers=1, form="mixtral")
     path = spec.save(tmp_path / "model.onnx")
     expert = 3 * spec.inner * spec.hidden * 4
-    whole = tpcc.compile(path, "tp1").describe()["ranks"][0]["weight_bytes"] - 5 * expert
+    others = tpcc.compile(path, "tp1").describe()["ranks"][0]["weight_bytes"] - 5 * expert
     for grid, counts in (("ep4", (2, 1, 1, 1)), ("ep2", (3, 2)), ("ep6", (1, 1, 1, 1, 1, 0))):
         ranks = tpcc.compile(path, grid).describe()["ranks"]
-        found = sorted(((rank["weight_bytes"] - whole) / expert for rank in ranks), reverse=True)
+        found = sorted(((rank["weight_bytes"] - others) / expert for rank in ranks), reverse=True)
         assert found == list(counts), (grid, found)
         report = tpcc.call([path, f"--megatron-shard={grid}", "--report=-", "--shape", SHAPE])
         most = f"at most {max(counts)} on a rank" if min(counts) else "1 without any"

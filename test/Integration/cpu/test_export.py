@@ -29,7 +29,7 @@ def export(directory, *arguments):
 @pytest.mark.parametrize("family", ["gpt2", "llama", "opt", "stablelm"])
 @pytest.mark.parametrize("flavor", ["dynamo", "dynamo-past", "optimum-nopast", "optimum-past"])
 def test_flavors(tmp_path, family, flavor):
-    """Each file is compared with the model before it is written; this checks its contents."""
+    """tpc.export compares each file with the model; this test checks inputs and outputs."""
     if "optimum" in flavor and OPTIMUM:
         pytest.skip(f"torch: not installed: {', '.join(OPTIMUM)}")
     settings = {

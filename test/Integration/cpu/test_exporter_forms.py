@@ -98,7 +98,7 @@ def test_convolutions(tpcc, tmp_path, name):
 
 @pytest.mark.parametrize("reduction,ignored", [("mean", -100), ("sum", 255)])
 def test_losses(tpcc, tmp_path, reduction, ignored):
-    """Losses of labels, some of which are ignored, are ONNX Runtime's. -100 is for shifted ones."""
+    """Labels of some tokens are ignored. With -100, labels are shifted by one token."""
     g = Graph()
     logits = g.op("MatMul", g.op("Gather", g.weight(11, 6), "ids"), g.weight(6, 11))
     labels = "labels"

@@ -54,7 +54,7 @@ def build(tpcc, tmp_path):
             program.run({"x": X}, outputs=["y"])["y"], X @ np.linalg.matrix_power(W, times)
         )
 
-    check.refused = lambda *arguments: call(*arguments)
+    check.call = call
     return check
 
 
@@ -68,11 +68,11 @@ def data(tmp_path):
 def test_link_out_of_the_folder(build, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     os.symlink(data / "w.bin", model.parent / "w.bin")
-    build.refused(model).refused("'w.bin' is a link", str(data / "w.bin"), "--weights=")
+    build.call(model).refused("'w.bin' is a link", str(data / "w.bin"), "--weights=")
     build(model, f"--weights={data}")
     build(model, f"--weights={data / 'w.bin'}")
     # Links in the named folder are not followed either, because they may belong to another user.
-    build.refused(model, f"--weights={model.parent}").refused(
+    build.call(model, f"--weights={model.parent}").refused(
         "leads out of", f"--weights={data / 'w.bin'}"
     )
     # The folder may be named by a link.
@@ -86,10 +86,10 @@ def test_link_out_of_the_folder(build, tmp_path, data):
 def test_paths_out_of_the_folder(build, tmp_path, data, location):
     model = save(tmp_path / "model" / "m.onnx", location.format(data=data))
     if location.startswith("below"):
-        output = build.refused(model).check().stderr
+        output = build.call(model).check().stderr
         assert "does not exist (pass its location with tpcc's --weights=" in output
     else:
-        build.refused(model).refused("external data file", "--weights=")
+        build.call(model).refused("external data file", "--weights=")
     build(model, f"--weights={data}")
     build(model, f"--weights={data / 'w.bin'}")
 
@@ -107,7 +107,7 @@ def test_several_files(build, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin", "v.bin")
     W.tofile(data / "v.bin")
     build(model, f"--weights={data}", times=2)
-    build.refused(model, f"--weights={data / 'w.bin'}").refused(
+    build.call(model, f"--weights={data / 'w.bin'}").refused(
         "'v.bin'", "'w.bin'", "folder of both"
     )
 
@@ -125,12 +125,12 @@ def test_several_files(build, tmp_path, data):
 def test_missing_files(build, tmp_path, data, weights, words):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     (data / "empty").mkdir()
-    build.refused(model, f"--weights={weights.format(data=data)}").refused(*words)
+    build.call(model, f"--weights={weights.format(data=data)}").refused(*words)
 
 
 def test_no_external_data(build, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "-", inline=True)
-    build.refused(model, f"--weights={data}").refused("no external data")
+    build.call(model, f"--weights={data}").refused("no external data")
 
 
 def test_weights_are_not_overwritten(tpcc, tmp_path, data):

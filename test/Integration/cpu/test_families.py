@@ -158,7 +158,7 @@ def test_each_rank_has_the_kv_head_that_it_needs(tpcc):
     [32, 2 * 4].
     """
     model = FAMILIES["llama-dynamo"]
-    held = [
+    bytes_by_rank = [
         weight["bytes"] for weight in tpcc.compile(model.path, Grid(tp=4)).describe()["parameters"]
     ]
-    assert held.count([model.hidden * 4 * 4] * 4) == 2 * model.layers
+    assert bytes_by_rank.count([model.hidden * 4 * 4] * 4) == 2 * model.layers

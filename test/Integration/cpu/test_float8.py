@@ -1,4 +1,4 @@
-"""8-bit floats (E4M3): --quantize=fp8, and files with such weights, next to ONNX Runtime."""
+"""8-bit floats (E4M3): --quantize=fp8, and files with such weights, against ONNX Runtime."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Checks of GPU kernels in tools/gpu_kernels.py. Each finds a violation."""
+"""Checks of GPU kernels in tools/gpu_kernels.py. Each check finds a violation."""
 
 import re
 import sys

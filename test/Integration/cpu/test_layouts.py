@@ -1,7 +1,7 @@
 """Lowered kernels on dimensions of several factors: ranks index their own elements.
 
-Each program takes whole inputs, splits them into a layout one axis at a time, runs one op after
-the other on the shards, and reassembles the results. These equal the results of one rank.
+Each program takes whole inputs, splits them into a layout one axis at a time, runs
+single ops on the shards, and reassembles the results. These equal the results of one rank.
 """
 
 import itertools
@@ -53,7 +53,7 @@ SIZES = [(5, 4), (1, 7), (2, 1), (3, 0)]
 
 
 class Dim:
-    """A dimension: its factors, major to minor, with their axes, and the axes of the product."""
+    """A dimension: factors, major to minor, with their axes, and axes that split their product."""
 
     def __init__(self, factors, product=()):
         self.factors, self.product = tuple((size, tuple(axes)) for size, axes in factors), tuple(
@@ -130,6 +130,7 @@ class Dim:
         return Dim([(size, ()) for size, _ in self.factors])
 
     def stacks(self):
+        """Returns the axes of each factor, then those of the product."""
         return [*(axes for _, axes in self.factors), self.product]
 
     def growing(self, order):
@@ -287,7 +288,7 @@ def program_of(layout):
         p.output(p.put_together(part, 0, dim, order), lambda a: a.x)
     part = parts[-1]
     columns = p.take_apart(w, 1, dim)
-    # Other shards are not boxes.
+    # Outputs accept only shards that are boxes of the factors.
     if not dim.product or not any(axes for _, axes in dim.factors[1:]):
         p.output(part, lambda a: a.x)
         p.output(columns, lambda a: a.w)

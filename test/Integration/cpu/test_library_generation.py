@@ -54,7 +54,7 @@ def python(text, grid="one rank", **env):
     ).check()
 
 
-def executables(prompt, *flags, grid="one rank"):
+def executable_tokens(prompt, *flags, grid="one rank"):
     output = (
         run([PROGRAM, "--prompt-ids", ",".join(map(str, prompt)), *flags], env=GRIDS[grid])
         .check()
@@ -92,7 +92,7 @@ def executables(prompt, *flags, grid="one rank"):
     ids=["greedy", "drawn"],
 )
 def test_tokens_equal_those_of_the_executable(grid, flags, settings):
-    expected = executables(PROMPTS[0], *flags, grid=grid)
+    expected = executable_tokens(PROMPTS[0], *flags, grid=grid)
     assert len(expected) in (9, 20)
     python(
         f"""
@@ -110,7 +110,9 @@ assert rows[0].tolist() == expected and len(rows) == 2, rows
 
 @pytest.mark.parametrize("grid", GRIDS)
 def test_rows_run_together(grid):
-    expected = [executables(prompt, "--max-new-tokens", "12", grid=grid) for prompt in PROMPTS]
+    expected = [
+        executable_tokens(prompt, "--max-new-tokens", "12", grid=grid) for prompt in PROMPTS
+    ]
     stop = next(token for token in expected[0][2:] if token not in expected[0][:2])
     ended = [row[: row.index(stop) + 1] if stop in row else row for row in expected]
     python(
@@ -345,6 +347,6 @@ with tpc.load(sys.argv[1]) as session:
         .check()
         .stdout
     )
-    assert [int(token) for token in output.split()] == executables(
+    assert [int(token) for token in output.split()] == executable_tokens(
         PROMPTS[0], "--max-new-tokens", "5"
     )

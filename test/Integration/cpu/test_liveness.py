@@ -1,7 +1,7 @@
 """Ranks killed or frozen during a step or in the first second of start-up, and cut links.
 
 Another rank names the failed rank and its operation, and no process is left. test_starts.py and
-runtime/conformance/ProcessTest.cpp cover given moments of start and exit.
+runtime/conformance/ProcessTest.cpp cover chosen moments of start and exit.
 """
 
 import os
@@ -58,7 +58,7 @@ def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, se
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_failed_rank_is_named_with_operations_in_flight(tpcc, mpi, tmp_path, transport, fate, seed):
-    """Started all-reduces of four chunks take most of a step, because links are slow."""
+    """Asynchronous all-reduces of four chunks take most of a step, because links are slow."""
     grid = [Grid(tp=2), Grid(tp=2, pp=2)][seed % 2]
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, "--overlap=4")
     arguments = [text.replace("batch=1,sequence=8", "batch=4,sequence=32") for text in BENCH]

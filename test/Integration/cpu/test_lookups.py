@@ -85,7 +85,7 @@ MODELS = {
 }
 LAST = np.zeros((2, 2, 4), np.int64)
 
-# The node, the index and the table that the message names.
+# Index and size of the table's dimension that the message names, and the ids.
 REFUSED = {
     "offset": [("10 of 10", [[0, 8]]), ("-11 of 10", [[-13, 0]])],
     "running": [("10 of 10", [[1] * 9])],
@@ -201,7 +201,7 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
 
 
 def test_rows_after_an_input(tpcc, tmp_path):
-    """A lookup has fewer rows than its kernel if the table follows the rows of an input."""
+    """If an input and looked-up rows are concatenated, the kernel has more rows than the lookup."""
     path = tmp_path / "model.onnx"
     onnx.save(
         graph(

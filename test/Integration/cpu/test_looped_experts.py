@@ -95,7 +95,7 @@ def weigh_twice(model):
 
 
 def add_at_slots(model):
-    """Adds the rows of an expert at the indices of slots."""
+    """Adds the rows of an expert at the indices of slots instead of tokens."""
     node = next(n for n in model.graph.node if n.name.endswith("experts.1/where"))
     node.input[0] = node.input[0].replace("squeezed1", "squeezed0")
 
@@ -146,7 +146,7 @@ def test_other_uses_are_an_error(tpcc, tmp_path, form, change):
 
 
 def test_results_of_some_columns_are_an_error(tpcc, tmp_path):
-    """A scatter adds them to the first columns, and a sum to all."""
+    """A scatter would add such results to the first columns, and a sum to all."""
     path = save_looped(Experts(form="traced", layers=1), tmp_path / "model.onnx")
     model = onnx.load(path)
     nodes = list(model.graph.node)

@@ -72,14 +72,14 @@ def stages_of_weights(description, model, grid):
         stages[parameter["name"]].add(parameter["stage"])
     last = 0
     for tensor in weights_of(model):
-        held = stages[tensor.name]
+        tensor_stages = stages[tensor.name]
         if "lm_head" in tensor.name or "wte" in tensor.name:
-            assert held == {0, grid.pp - 1}
+            assert tensor_stages == {0, grid.pp - 1}
         else:
-            assert len(held) == 1, (tensor.name, held)
+            assert len(tensor_stages) == 1, (tensor.name, tensor_stages)
         if ".h." in tensor.name:
-            assert last <= min(held), tensor.name
-            last = min(held)
+            assert last <= min(tensor_stages), tensor.name
+            last = min(tensor_stages)
     return stages
 
 

@@ -174,7 +174,7 @@ GRIDS = {
 }
 
 
-# If a model only computes from an input without the batch, there is nothing to split.
+# "nothing but another input" has no layers that stages could be cut from.
 @pytest.mark.parametrize(
     "name, grid",
     [

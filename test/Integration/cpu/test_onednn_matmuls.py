@@ -32,7 +32,8 @@ def folder(request):
     return FOLDERS[request.param]
 
 
-# Fused biases, activations and residuals; a tied head; grouped heads; caches; ranks of both kinds.
+# Fused biases, activations and residuals; a tied head; grouped heads; caches; ranks as threads and
+# as processes.
 @pytest.mark.parametrize(
     "name, grid, transport",
     [

@@ -16,7 +16,7 @@ def layers(model, name):
 
 
 def shard_blocks(model, configuration, devices):
-    """Splits one weight of each block into two shards, as in Megatron-LM."""
+    """Splits the table, the head, and two weights of each layer in two, as in Megatron-LM."""
     multidevice.shard(model, configuration, TABLE, devices, {0: 2})
     multidevice.shard(model, configuration, HEAD, devices, {-1: 2})
     for name in layers(model, "attn.c_attn.weight"):

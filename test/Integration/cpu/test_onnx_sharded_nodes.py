@@ -263,7 +263,7 @@ def shard_indices(size, factors, parts):
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_have_the_shards_of_factors(tmp_path, ranks):
-    """Contiguous, strided or uneven shards are either supported exactly or rejected."""
+    """Shards are exactly those of the file, whether contiguous, strided or uneven."""
     lists = [[(a, 1), (b, 1)] for a, b in ((2, 12), (12, 2), (3, 8), (6, 4))] + [
         [(2, 1), (3, 1), (4, 1)]
     ]
@@ -419,7 +419,7 @@ def test_configurations_for_other_devices_are_named(tmp_path):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["in the graph", "in a function"])
 def test_weights_of_constant_nodes(tmp_path, inside):
-    """Nodes of the graph can refer to these fields, unless the fields are inside a function."""
+    """Shardings of weights in Constant nodes can be written, unless the nodes are in a function."""
     rng = np.random.default_rng(0)
     fc1, fc2 = (
         onnx.numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)

@@ -6,7 +6,7 @@ import tomllib
 from harness import TOP
 
 MANY = 3  # kinds of ops, in one function
-ASKS = re.compile(
+TYPE_CHECKS = re.compile(
     r"\b(?:isa|isa_and_nonnull|isa_and_present|dyn_cast|dyn_cast_or_null|dyn_cast_if_present|Case)"
     r"\s*<([^<>()]*)>"
 )
@@ -28,7 +28,7 @@ def functions(text):
 
 
 def kinds(text, ops):
-    return {name.strip() for names in ASKS.findall(text) for name in names.split(",")} & ops
+    return {name.strip() for names in TYPE_CHECKS.findall(text) for name in names.split(",")} & ops
 
 
 def derive():

@@ -325,7 +325,7 @@ def test_attention(tmp_path, causal):
     ],
 )
 def test_attention_with_a_window_and_slopes(tmp_path, causal, offset, window):
-    """Rows without keys are uniform if the window is too wide, empty, or after all keys."""
+    """The window may be empty, after all keys, or too wide. Rows without keys are uniform."""
     p = Program()
     p.input("f32", "n", "m", 4, 8)
     p.input("f32", "n", "m", 2, 8)

@@ -70,7 +70,7 @@ def test_counters(tpcc, shape):
 
 
 def test_frames(tpcc, tmp_path):
-    """Operations in flight need no more memory: their operands and results live as long without."""
+    """Overlap needs no more memory: it does not change the lifetimes of operands and results."""
     frames = []
     for overlap in ("off", "on"):
         path = tmp_path / f"{overlap}.mlir"

@@ -69,16 +69,16 @@ def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
     rng = random.Random(seed)
     path, shape = plan_models[list(plan_models)[seed % len(plan_models)]]
     shape = shape.format(batch=rng.choice([1, 2, 3, 5, 8]), sequence=rng.choice([1, 7, 64]))
-    own = rng.random() < 0.8
+    is_drawn = rng.random() < 0.8
     flags = [
         f"--devices={rng.choice([2, 3, 4, 5, 6])}",
         f"--goal={rng.choice(['latency', 'throughput', 'cost'])}",
-        f"--machine={draw_machine(tmp_path / 'machine.json', rng) if own else 'epyc-2core'}",
+        f"--machine={draw_machine(tmp_path / 'machine.json', rng) if is_drawn else 'epyc-2core'}",
     ]
     if rng.random() < 0.5:
         flags.append(f"--gpus-per-node={rng.choice([1, 2, 4])}")
     if rng.random() < 0.3:
-        flags.append(f"--memory={rng.choice([37, 38, 40])}MiB" if own else "--memory=0.4MiB")
+        flags.append(f"--memory={rng.choice([37, 38, 40])}MiB" if is_drawn else "--memory=0.4MiB")
     found = []
     for more in ([], ["--search=exhaustive"]):
         arguments = [path, "--megatron-shard=auto", "--json", "--shape", shape, *flags, *more]
@@ -169,7 +169,7 @@ def test_price(tpcc, plan_models, tmp_path):
         ).refused(f"--search={text}: must be a number of grids")
 
 
-def get_rule(devices, per_node, layers, batch):
+def rule_grids(devices, per_node, layers, batch):
     """Megatron's rules: tp within a node, then pp that divides the layers, then dp."""
     for tp in (1, 2, 4, 8):
         for pp in (1, 2, 3, 4, 6, 12):
@@ -194,7 +194,7 @@ def test_no_rule_is_faster(tpcc, plan_models, name, devices):
     result = tpcc.call([*arguments, "--json", *flags]).check()
     best = json.loads(result.stdout)["best"][0]["step"]["seconds"]
     assert result.cpu_seconds < 10 or harness.sanitized()
-    for grid in get_rule(devices, 8, layers, 16):
+    for grid in rule_grids(devices, 8, layers, 16):
         spec = f"--megatron-shard={grid},gpus-per-node=8"
         found = json.loads(tpcc.call([path, spec, "--simulate", "--json", *flags]).check().stdout)
         assert best <= found["steps"][0]["seconds"] * (1 + 1e-9), grid

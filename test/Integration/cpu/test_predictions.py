@@ -41,7 +41,7 @@ def test_communication_is_expected(tpcc, tmp_path, name, grid):
         return re.sub(r"predicts = \[.*?\]", "", result.check().stdout)
 
     whole = program(lower(sharded))
-    # Allowing all collectives would not reduce the sent bytes.
+    # Allowing all collectives changes nothing.
     assert program(lower(sharded, "allow-reshard")) == whole
     predictions = {match.groups() for match in PREDICTION.finditer(text)}
     assert predictions

@@ -87,7 +87,7 @@ def steady_memory(executable, shape):
             if sample.keys() == set(range(executable.grid.ranks)):
                 samples.append(sample)
                 if is_steady(samples):
-                    return {rank: held for rank, (held, _) in sample.items()}
+                    return {rank: memory for rank, (memory, _) in sample.items()}
             time.sleep(0.02)
     finally:
         for pid in [*descendants(process.pid), process.pid]:
@@ -103,10 +103,10 @@ def steady_memory(executable, shape):
 def test_124m_over_mpi(tpcc, mpi, model_124m, grid):
     empty, odd = tpcc.compile(COMMITTED["gpt2-odd-opset20"].path, grid), {"batch": 1, "sequence": 1}
     large = tpcc.compile(model_124m, grid)
-    base, held = steady_memory(empty, odd), steady_memory(large, odd)
+    base, memory = steady_memory(empty, odd), steady_memory(large, odd)
     for rank in large.describe()["ranks"]:
         predicted = rank["weight_bytes"] + rank["packing_bytes"]
-        measured = held[rank["rank"]] - base[rank["rank"]]
+        measured = memory[rank["rank"]] - base[rank["rank"]]
         assert abs(measured - predicted) <= 0.1 * predicted, (
             f"rank {rank['rank']} holds {measured / 1e6:.1f} MB, but --describe prints"
             f" {predicted / 1e6:.1f} MB"

@@ -443,7 +443,7 @@ def test_strangers_are_ignored(program, ranks):
             time.sleep(0.3)
         for process in processes:
             output_of(process, status=0)
-        # The same with a single rank.
+        # If ranks are missing, the error counts them.
         assert re.search(
             r"ranks 1, 2, 3 have not connected .*; \d+ unknown connections were ignored,"
             r" the last from 127.0.0.1",

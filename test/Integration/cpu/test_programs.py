@@ -50,7 +50,7 @@ def test_unproved_programs_are_reported(tpcc, tmp_path):
     skipped = json.loads(unproved.call(["--describe", "--json"]).check().stdout)["not_verified"]
     assert skipped.startswith("tpc-verify-equivalence")
     assert f"NOT VERIFIED: compiled without {skipped}" in unproved.call(["--describe"]).stdout
-    # A mark of verification in a program is invalid after an edit.
+    # Marks of verification in the text have no effect: the program is verified again.
     marked = tmp_path / "marked.mlir"
     marked.write_text(
         re.sub(

@@ -179,8 +179,8 @@ def test_files_of_a_killed_compiler_are_removed(tpcc, tmp_path):
     (left,) = (folder for folder in scratch.iterdir() if folder.name != "tpc-ptxas-other")
     assert list(left.glob("sm_*.ptx"))
     put_assembler(tmp_path, f"ls {scratch} >{tmp_path}/seen; exit 1")
-    with open(left / "lock") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with open(left / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused(
             "rejects its PTX"
         )

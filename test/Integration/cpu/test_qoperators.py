@@ -99,7 +99,7 @@ def one(kind, *more, **attributes):
 TWO = ("yq", "ys", "yz")
 MASK = numpy_helper.from_array(RANDOM.random((5, 8)) < 0.5, "mask")
 MATRIX = numpy_helper.from_array(RANDOM.integers(0, 255, (8, 24), np.uint8), "w")
-# On CPUs without VNNI, ONNX Runtime adds two products with uint8 in 16 bits.
+# On CPUs without VNNI, ONNX Runtime adds two products with uint8 in 16 bits, which saturate.
 SIGNED = numpy_helper.from_array(RANDOM.integers(-64, 65, (24, 8), np.int8), "w")
 PER_COLUMN = [
     numpy_helper.from_array(RANDOM.random(24, np.float32) / 50 + 0.01, "ws"),
@@ -158,7 +158,7 @@ NODES = {
 }  # fmt: skip
 
 
-# ONNX Runtime has kernels for uint8 alone, and none of QLinearReduceMean.
+# ONNX Runtime has no kernel of QLinearReduceMean, and only uint8 kernels of gemm and attention.
 WITHOUT_KERNEL = {(name, np.int8) for name in ("mean", "gemm", "attention")} | {("mean", np.uint8)}
 
 

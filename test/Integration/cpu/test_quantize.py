@@ -39,7 +39,7 @@ def test_runs(tpcc, tmp_path, grid, format):
 @pytest.mark.parametrize("grid, format", [("tp2", "int8"), ("tp2,pp2", "int4:16")])
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_halves(tpcc, tmp_path, kind, grid, format):
-    """Weights of 16 bits get scales of 16 bits, and no matrix is stored."""
+    """Weights of 16 bits get scales of 16 bits, and no kernel stores a dequantized matrix."""
     path = tmp_path / "half.onnx"
     single = rounded_weights(onnx.load(SPEC.save(tmp_path / "model.onnx")), kind)
     onnx.save(halve(onnx.load(tmp_path / "model.onnx"), kind), path)

@@ -117,9 +117,9 @@ def test_halves(tpcc, tmp_path, grid, how):
     feed = inputs(HALF, 5, 3, 1)
     wide = {name: as_float(v) if v.dtype.kind == "f" else v for name, v in feed.items()}
     wanted = exact.run(wide)["logits"]
-    own = difference(as_float(half.run(feed)["logits"]), wanted).relative
+    theirs = difference(as_float(half.run(feed)["logits"]), wanted).relative
     found = tpcc.compile(path, grid).run(feed)["logits"]
-    assert difference(as_float(found), wanted).relative < max(1.5 * own, 1e-3)
+    assert difference(as_float(found), wanted).relative < max(1.5 * theirs, 1e-3)
 
 
 def balanced(total, parts):

@@ -23,8 +23,8 @@ def balanced(total, parts):
 
 
 def micro_batches(batch, grid):
-    """Returns the maximum number of micro-batches of a replica. Empty ones are neither computed nor
-    sent.
+    """Returns the sizes of micro-batches of the replica with the most samples, without empty ones,
+    which are neither computed nor sent.
     """
     return [size for size in balanced(balanced(batch, grid.dp)[0], grid.mb) if size]
 
@@ -34,23 +34,23 @@ def expected_totals(model, grid, batch, sequence, per_layer=2):
     are two reductions per layer (one if both branches are added to the residual at once) and one
     for the embedding. With sp, there are as many gathers, in layers and before the head.
     """
-    steps = micro_batches(batch, grid)
+    batches = micro_batches(batch, grid)
     reductions = per_layer * model.layers + 1
-    whole = sum(steps) * sequence * model.hidden * F32
+    whole = sum(batches) * sequence * model.hidden * F32
     totals = {}
     if grid.tp > 1 and grid.sp:
-        totals["tp", "reduce_scatter"] = (reductions * len(steps), reductions * whole)
-        totals["tp", "all_gather"] = (reductions * len(steps), reductions * whole)
+        totals["tp", "reduce_scatter"] = (reductions * len(batches), reductions * whole)
+        totals["tp", "all_gather"] = (reductions * len(batches), reductions * whole)
     elif grid.tp > 1:
-        totals["tp", "all_reduce"] = (reductions * len(steps), reductions * whole)
+        totals["tp", "all_reduce"] = (reductions * len(batches), reductions * whole)
     if grid.pp > 1:
-        tokens = [size * sequence for size in steps]
+        tokens = [size * sequence for size in batches]
         sent = (
             sum(balanced(count, grid.tp)[0] if grid.sp else count for count in tokens)
             * model.hidden
             * F32
         )
-        totals["pp", "send"] = ((grid.pp - 1) * len(steps), (grid.pp - 1) * sent)
+        totals["pp", "send"] = ((grid.pp - 1) * len(batches), (grid.pp - 1) * sent)
     return {key: value for key, value in totals.items() if value[0]}
 
 

@@ -82,7 +82,7 @@ def cast(x: np.ndarray, to: str) -> np.ndarray:
 
 
 class Graph:
-    """Nodes whose results are all outputs, or only some."""
+    """Writer of an ONNX graph: g("Add", x, y) adds a node and returns the name of its result."""
 
     def __init__(self):
         self.nodes, self.inputs, self.outputs, self.constants = [], [], [], []
@@ -154,9 +154,9 @@ def test_casts_round(tpcc, tmp_path, kind):
     reference = Session(tmp_path / f"{kind}.onnx").run({"x": values})
     for name, (what, result) in wanted.items():
         assert_same_bits(got[name], result, what)
-        # ONNX Runtime converts f64 to f32 first.
-        once = np.isnan(values) | (values.astype(np.float32) == values) | (kind == "integers")
-        assert_same_bits(got[name][once], reference[name][once], what)
+        # ONNX Runtime converts f64 to f32 first, so only numbers that f32 can represent are equal.
+        in_f32 = np.isnan(values) | (values.astype(np.float32) == values) | (kind == "integers")
+        assert_same_bits(got[name][in_f32], reference[name][in_f32], what)
 
 
 def chains(element):
@@ -282,8 +282,7 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
         assert_same_bits(array, known[f"in.{value}"], value)
 
 
-# Epilogues of matmuls (tpc_epilogue), as nodes, with the known results of kernels for special
-# values.
+# Epilogues of matmuls (tpc_epilogue) as ONNX nodes.
 ACTIVATIONS = {
     "GELU_ERF": lambda g, x: g("Gelu", x),
     "GELU_TANH": lambda g, x: g("Gelu", x, approximate="tanh"),
@@ -295,7 +294,7 @@ ACTIVATIONS = {
 def test_activations_are_the_same_after_matmuls(tpcc, tmp_path):
     """Compares act(x * w) with and without x * w as an output. If x * w is an output, a kernel
     computes the activation instead of the matmul. Bits are equal for every instruction set of the
-    kernel. Functions without polynomials equal ONNX Runtime's.
+    kernel. For special values, they equal ONNX Runtime's.
     """
     header = (
         Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h"

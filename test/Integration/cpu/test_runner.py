@@ -129,7 +129,7 @@ def test_tests_that_are_left_out_are_counted(tmp_path, level, kinds):
 
 NOTHING = "import time; time.sleep(60)"
 BUSY = "import time\nwhile time.process_time() < 20: pass"
-# The runner itself uses no CPU time and writes nothing; its child process works.
+# The process itself uses no CPU time and writes nothing; its child process works.
 WORKS_BELOW = (
     f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}],"
     " start_new_session=True)"
@@ -188,7 +188,7 @@ class Machine:
         )
 
     def passes(self, seconds):
-        """Returns the report on the runner, and the seconds until then."""
+        """Lets time pass. Returns the problem that the watch reports, if any, and the time."""
         end = self.time + seconds
         while self.time < end:
             self.time += 2

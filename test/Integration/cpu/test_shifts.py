@@ -1,6 +1,6 @@
 """Cyclic shifts (torch.roll) along a split dimension: no gather, and ONNX Runtime's results.
 
-Shifts and blocks have any size.
+Shifts and shards have any size.
 """
 
 import numpy as np
@@ -92,7 +92,7 @@ def kinds(tpcc, path, grid, batch, sequence):
     }
 
 
-# Right and left, across the end of a block, and by more than the length of some sequences.
+# Right and left, across the end of a shard, and by more than the length of some sequences.
 SHIFTS = [(1,), (-2,), (5, -1), (-40, 40)]
 SHAPES = [(2, 7), (1, 1), (3, 4), (5, 11)]
 

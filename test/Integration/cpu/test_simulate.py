@@ -78,7 +78,7 @@ def check_times(step):
 
 
 def check_trace(events, step):
-    """Runs of a class do not overlap, calls fill their runs, and sums are those of the JSON."""
+    """Runs of a stage do not overlap, calls fill their runs, and sums are those of the JSON."""
     runs = defaultdict(list)
     calls = defaultdict(list)
     for event in events:
@@ -315,7 +315,7 @@ def test_generation(tpcc, tmp_path):
 
 
 def test_overlap_hides_collectives_of_the_same_bytes(tpcc, tmp_path):
-    """Started all-reduces take the time that calls before the wait do not cover."""
+    """Asynchronous all-reduces take the time that calls before the wait do not cover."""
     model, shape = TOP / "test" / "Models" / "gpt2-124m.onnx", "batch=4,sequence=512"
     steps, sizes = [], []
     for overlap in ("off", "2"):

@@ -133,7 +133,7 @@ def test_other_uses_are_an_error(tpcc, tmp_path, name, change):
 
 
 def test_recorded_counts_are_an_error(tpcc, tmp_path):
-    """The tracing exporter writes the counts of its own tokens."""
+    """The tracing exporter writes the counts of its example tokens."""
     model = onnx.load(FOLDER / "granitemoe.onnx")
     split = find(model, lambda n: n.op_type == "Split" and len(n.output) == 4)
     floor = find(model, lambda n: n.op_type == "Floor")

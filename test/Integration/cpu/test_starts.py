@@ -21,13 +21,13 @@ from models import COMMITTED
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
 MAGIC, ANSWER_MAGIC = b"tpc-run2", b"tpc-ans2"
-# Timeout of a run, and the limit for its end. The limit is far above the timeout, because machines
-# may be busy, and far below the time of a wait that restarts its clock.
+# Timeout of a run, and the limit for its end, in seconds. The limit is far above the timeout,
+# because machines may be busy, and far below the time of a wait that restarts its clock.
 TIMEOUT, GENEROUS = 3, 18
 
 
 class Ranks:
-    """Processes with variables set by the test."""
+    """Processes of ranks, started with the environment variables of torchrun."""
 
     def __init__(self):
         self.running = []
@@ -76,7 +76,7 @@ def free_port():
 
 
 def listens(port):
-    """Listens without accepting connections."""
+    """Returns whether a process listens at the port, without connecting to it."""
     return any(
         line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
         for line in open("/proc/net/tcp").readlines()[1:]
@@ -114,7 +114,7 @@ def greeting(rank, size, process=0):
 
 
 class Listener:
-    """Listens at the address of rank 0."""
+    """Listens in place of rank 0. `behave` handles each connection; None accepts none."""
 
     def __init__(self, behave, backlog=16):
         self.behave, self.over, self.kept = behave, False, []
@@ -320,7 +320,7 @@ def test_invalid_ranks(ranks, variables, words):
 
 
 def test_two_processes_as_rank_0(ranks):
-    """The second run names the first, which continues."""
+    """The second process names the first, which continues."""
     port = free_port()
     first = ranks.start(0, 2, port, "end", 0, 120)
     connected(port).close()

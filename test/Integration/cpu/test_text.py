@@ -27,8 +27,8 @@ if not importlib.util.find_spec("tokenizers"):
 
 @pytest.fixture(scope="module")
 def pieces_folder(tmp_path_factory):
-    """Returns a tokenizer of words with a leading space, as in SentencePiece. The first word of a
-    text loses its space. Other text is bytes.
+    """Returns the folder of a tokenizer of words with a leading space, as in SentencePiece. The
+    first word of a text loses its space. Other text is bytes.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers
 

@@ -32,7 +32,7 @@ def make_large(path):
     os.truncate(path, 3 << 30)
 
 
-PLACES = {
+ENTRIES = {
     "pipe": (make_fifo, "not a regular file"),
     "link to nothing": (lambda path: path.symlink_to("nowhere"), "No such file"),
     "link to itself": (lambda path: path.symlink_to(path.name), "symbolic links"),
@@ -44,13 +44,13 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize(
     "name",
     ["generation_config.json", "genai_config.json", "tokenizer.json", "tokenizer_config.json"],
 )
-def test_files_that_are_not_regular(tmp_path, folder, place, name):
-    make, words = PLACES[place]
+def test_files_that_are_not_regular(tmp_path, folder, entry, name):
+    make, words = ENTRIES[entry]
     make(tmp_path / name)
     with pytest.raises(TextError, match=f"{name}.*({words})"):
         if name == "tokenizer_config.json":
@@ -58,9 +58,9 @@ def test_files_that_are_not_regular(tmp_path, folder, place, name):
         (load_tokenizer if name == "tokenizer.json" else read_defaults)(tmp_path)
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place not in ("pipe", "empty")])
-def test_invalid_prompt_files(folder, tmp_path, place):
-    PLACES[place][0](tmp_path / "prompt")
+@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry not in ("pipe", "empty")])
+def test_invalid_prompt_files(folder, tmp_path, entry):
+    ENTRIES[entry][0](tmp_path / "prompt")
     with pytest.raises(TextError, match="--prompt-file.*prompt"):
         written(folder, [], "--prompt-file", str(tmp_path / "prompt"))
 

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from harness import TOP, run, sanitized, scaled
-from test_library_generation import LIBRARY, executables
+from test_library_generation import LIBRARY, executable_tokens
 from tpc import generate
 
 if not importlib.util.find_spec("tokenizers"):
@@ -54,7 +54,7 @@ PROMPT, IDS = "hello", [7, 4, 11, 11, 14]
 
 
 def test_text_matches_the_tokens(folder):
-    expected = executables(IDS, "--max-new-tokens", "30")
+    expected = executable_tokens(IDS, "--max-new-tokens", "30")
     for arguments in (["--prompt", PROMPT], ["--prompt-file", folder / "prompt"]):
         (folder / "prompt").write_text(PROMPT)
         result = run(
@@ -62,7 +62,7 @@ def test_text_matches_the_tokens(folder):
         ).check()
         assert result.stdout == text_of(folder, expected) + "\n" and not result.stderr
     # The folder defines the end of a text and the sampling.
-    drawn = executables(
+    drawn = executable_tokens(
         IDS, "--max-new-tokens", "30", "--temperature", "0.7", "--top-k", "9", "--seed", "4"
     )
     end = next(token for token in drawn[3:] if token not in drawn[:3])
@@ -117,7 +117,7 @@ LONGER = "1" + "0" * 5000
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_of_flags(folder, capfd, flag, values):
-    """Each error is one line that names the flag or the file, and the number as written."""
+    """Each error names the flag or the file. Numbers are shown as written."""
     for value in values:
         prompt = [] if flag == "--prompt-file" else ["--prompt", PROMPT]
         try:

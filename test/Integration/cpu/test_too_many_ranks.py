@@ -1,4 +1,4 @@
-"""More ranks than work: the error states the largest useful number."""
+"""More ranks than work: errors and warnings state the largest useful number."""
 
 import re
 

@@ -16,8 +16,8 @@ TINY = COMMITTED["gpt2-tiny"]
 NOPAST = COMMITTED["gpt2-odd-nopast"]
 
 
-def emit(tpcc, path, stage, out, *flags, shard="tp2,pp2"):
-    tpcc.call([path, f"--megatron-shard={shard}", f"--emit={stage}", *flags, "-o", out]).check()
+def emit(tpcc, path, level, out, *flags, shard="tp2,pp2"):
+    tpcc.call([path, f"--megatron-shard={shard}", f"--emit={level}", *flags, "-o", out]).check()
     return out
 
 
@@ -32,7 +32,7 @@ def test_import_and_partition_by_hand(tpcc, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "stage,ops",
+    "level,ops",
     [
         ("model", ["tpc.attention", "tpc.gelu", "tpc.layer_norm", "tpc.embedding"]),
         ("sharded", ["tpc.mesh", "sum{tp}"]),
@@ -40,8 +40,8 @@ def test_import_and_partition_by_hand(tpcc, tmp_path):
         ("staged", ["tpc.send", "tpc.recv", "@stage_1"]),
     ],
 )
-def test_every_stage_prints_and_reads_back(tpcc, tmp_path, stage, ops):
-    path = emit(tpcc, TINY.path, stage, tmp_path / "out.mlir")
+def test_every_level_prints_and_reads_back(tpcc, tmp_path, level, ops):
+    path = emit(tpcc, TINY.path, level, tmp_path / "out.mlir")
     text = path.read_text()
     for op in ops:
         assert op in text
@@ -51,7 +51,7 @@ def test_every_stage_prints_and_reads_back(tpcc, tmp_path, stage, ops):
     assert run([tool("tpc-opt"), once]).check().stdout == again
 
 
-def test_late_stages(tpcc, tmp_path):
+def test_late_levels(tpcc, tmp_path):
     assert "llvm." in emit(tpcc, TINY.path, "llvm", tmp_path / "out.mlir").read_text() or (
         "define" in (tmp_path / "out.mlir").read_text()
     )

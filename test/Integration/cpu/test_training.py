@@ -147,7 +147,7 @@ def test_data_errors(training):
 
 
 def test_errors_before_the_first_step(training, tmp_path):
-    """A folder for checkpoints that cannot be made would lose the run at its end."""
+    """A checkpoint folder that cannot be made is reported at the start, not after the run."""
     program = training.compile("sgd", "tp2")
     (tmp_path / "file").write_text("")
     for message, flags in (

@@ -255,8 +255,8 @@ def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
 
 @pytest.fixture(scope="module")
 def fast_links(tmp_path_factory):
-    """Returns link costs with zero latency. Then only bytes count, and it is better to split only
-    the vocabulary.
+    """Returns link costs with zero latency. Then only bytes count, and matmuls of the
+    vocabulary do not split the width.
     """
     path = tmp_path_factory.mktemp("links") / "links.json"
     path.write_text('{"intra_node": {"alpha": 0, "beta": 1e-9}}')

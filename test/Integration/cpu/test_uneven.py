@@ -46,10 +46,10 @@ def collectives(tpcc, tmp_path, grid, batch=3, sequence=7, **more):
 
 def weight_elements(executable, names):
     """Returns the number of elements of the named weights on each rank."""
-    held = [
+    sizes_of_ranks = [
         weight["bytes"] for weight in executable.describe()["parameters"] if weight["name"] in names
     ]
-    return [sum(rank) // 4 for rank in zip(*held)]
+    return [sum(rank) // 4 for rank in zip(*sizes_of_ranks)]
 
 
 # (kv heads, query heads, tp): kv heads that each rank computes.

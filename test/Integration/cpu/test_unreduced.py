@@ -11,7 +11,8 @@ from harness import Grid
 from tpc.reference import TOLERANCE, Session, difference
 
 WIDTH = 6
-# ONNX node after a row-parallel matmul p [batch, sequence, 6] -> expected op in the program.
+# Name -> ONNX node after a row-parallel matmul p [batch, sequence, 6]. The names are those of the
+# ops in the program, except for OP_NAMES.
 # Results are no larger than p.
 OPS = {
     "gather": ("Gather", ["p", "first"], dict(axis=1)),
@@ -32,7 +33,7 @@ OPS = {
     "matmul": ("MatMul", ["p", "narrow"], {}),
     "trilu": ("Trilu", ["square"], {}),
 }
-PASSES = {"gather_elements": "gather_nd", "mean": "reduce"}
+OP_NAMES = {"gather_elements": "gather_nd", "mean": "reduce"}
 CONSTANTS = {
     "one": [1],
     "two": [2],
@@ -110,7 +111,7 @@ def test_linear(tpcc, tmp_path, name):
         .check()
         .stdout
     )
-    assert re.search(rf"tpc\.{PASSES.get(name, name)} .*sum{{tp}}.* -> .*sum{{tp}}", text), text
+    assert re.search(rf"tpc\.{OP_NAMES.get(name, name)} .*sum{{tp}}.* -> .*sum{{tp}}", text), text
     actual = tpcc.compile(path, Grid(tp=2), option).run(inputs, ["y"])["y"]
     assert difference(actual, Session(path).run(inputs)["y"]).relative <= TOLERANCE
 

@@ -48,16 +48,16 @@ def models(tmp_path_factory):
 
 @pytest.mark.parametrize("text", COPIES)
 def test_plan(tpcc, models, text):
-    """All ranks have heads. The worst-case rank stores as much as in a LLaMA, and its shards of
+    """All ranks have heads. The worst-case rank stores as much as in a LLaMA, plus its shards of
     both norms' scales.
     """
     grid = Grid.parse(text)
     plan, plain = (tpcc.plan(models / f"{name}.onnx", grid, SHAPE) for name in ("olmo2", "llama"))
     assert not plan["warnings"] and not plain["warnings"]
-    held, other = (one["stages"][0]["weight_bytes"] for one in (plan, plain))
+    stored, other = (one["stages"][0]["weight_bytes"] for one in (plan, plain))
     queries = -(-HEADS // grid.tp) * SIZE
     keys = 2 * SIZE if grid.tp == 3 else SIZE
-    assert held - other == DEPTH * (queries + keys) * F32
+    assert stored - other == DEPTH * (queries + keys) * F32
     # There is one more all-reduce per layer, for both sums of squares of a token.
     counts = [
         sum(row["count"] for row in one["collectives"] if row["axis"] == "tp")
