@@ -80,11 +80,11 @@ def main():
         made = compiler.compile(MODELS / "gpt2-tiny.onnx", harness.Grid(tp=2, pp=2))
         for job in range(options.jobs):
             # A separate copy of the executable for each job, to identify its processes.
-            place = Path(folder) / f"job{job}"
-            place.mkdir()
-            (place / "program").write_bytes(made.path.read_bytes())
-            (place / "program").chmod(0o755)
-            free.append(harness.Executable(place / "program", made.grid, place))
+            directory = Path(folder) / f"job{job}"
+            directory.mkdir()
+            (directory / "program").write_bytes(made.path.read_bytes())
+            (directory / "program").chmod(0o755)
+            free.append(harness.Executable(directory / "program", made.grid, directory))
         lock = threading.Lock()
 
         def run(case):

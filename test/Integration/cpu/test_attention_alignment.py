@@ -50,12 +50,12 @@ def ai_onnx(past, **attributes):
 
 
 def multi_head(past, four=False):
-    own = ["q", "k4", "v4"] if four else ["q", "k", "v"]
+    operands = ["q", "k4", "v4"] if four else ["q", "k", "v"]
     return dict(
         op="MultiHeadAttention",
         domain="com.microsoft",
         past=past,
-        inputs=own + (["", "", "", "pk", "pv"] if past else []),
+        inputs=operands + (["", "", "", "pk", "pv"] if past else []),
         attributes=dict(num_heads=HEADS, unidirectional=1),
     )
 

@@ -456,12 +456,12 @@ def test_dangling_links(tpcc, tmp_path):
     exist.
     """
     (tmp_path / "folder").mkdir()
-    for link, place in (
+    for link, target in (
         ("program", "folder/program"),
         ("loop", "loop"),
         ("nowhere", "no/folder/program"),
     ):
-        (tmp_path / link).symlink_to(place)
+        (tmp_path / link).symlink_to(target)
     tpcc.call([TINY, "-o", tmp_path / "program"]).check()
     assert (tmp_path / "program").is_symlink() and os.access(
         tmp_path / "folder" / "program", os.X_OK

@@ -64,7 +64,7 @@ def runs_to_its_end(programs):
         if all(now(stage) and now(stage)[0] == "group" for stage in range(len(programs))):
             if len({now(stage)[2] for stage in range(len(programs))}) > 1:
                 return False
-            at = [place + 1 for place in at]
+            at = [position + 1 for position in at]
             continue
         for stage in range(len(programs)):
             event = now(stage)
@@ -136,7 +136,7 @@ def refused(modules, tmp_path):
         int(number) for number in re.findall(r"modules\.mlir:(\d+):\d+: error:", result.stderr)
     }
     ends = [*starts[1:], line]
-    return [any(begin <= place < end for place in error_lines) for begin, end in zip(starts, ends)]
+    return [any(begin <= at < end for at in error_lines) for begin, end in zip(starts, ends)]
 
 
 @pytest.mark.parametrize("loop", [False, True])

@@ -32,8 +32,8 @@ def test_every_option_has_an_effect(tmp_path):
 
 def test_options_of_the_command_only():
     """All options of tpcc are keywords, or rejected by name."""
-    listed, own = set(compiler._listed()), set(compiler._COMMAND_OPTIONS) - {"help_list"}
-    assert listed - set(compiler.option_names()) == own
+    listed, command_only = set(compiler._listed()), set(compiler._COMMAND_OPTIONS) - {"help_list"}
+    assert listed - set(compiler.option_names()) == command_only
     for name in compiler._COMMAND_OPTIONS:
         with pytest.raises(tpc.TpcError, match="command tpcc alone|is spelled"):
             tpc.compile(MODEL.path, **{name: "1"})

@@ -77,10 +77,10 @@ def sent(selected, experts, hidden, ranks):
     dispatch, combine = [0] * ranks, [0] * ranks
     for source, samples in enumerate(parts(batch, ranks)):
         rows = selected[samples.start : samples.stop].reshape(-1, experts)
-        for target, own in enumerate(parts(experts, ranks)):
+        for target, shard in enumerate(parts(experts, ranks)):
             if source == target:
                 continue
-            used = rows[:, own.start : own.stop]
+            used = rows[:, shard.start : shard.stop]
             tokens, bits = used.any(axis=1).sum(), -(-used.size // 8)
             dispatch[source] += bits + 4 * (tokens * hidden + used.sum())
             combine[target] += -(-len(rows) // 8) + 4 * tokens * hidden
@@ -160,7 +160,7 @@ def test_bytes(tpcc, tmp_path, ranks, selected, count):
         rows = json.loads(report)["experts"]
         assert [row["routing"]["dispatch"] for row in rows] == dispatch
         assert [row["routing"]["combine"] for row in rows] == combine
-        assert [row["experts"] for row in rows] == [len(own) for own in parts(6, ranks)]
+        assert [row["experts"] for row in rows] == [len(shard) for shard in parts(6, ranks)]
 
 
 def test_uniform_routing(tpcc, tmp_path):

@@ -57,8 +57,8 @@ def commands(page):
 
 
 def is_run(page, command):
-    own = NOT_RUN_ON_PAGE.get(page.name)
-    return not any(re.match(pattern, command) for pattern in [*NOT_RUN, *([own] if own else [])])
+    patterns = [*NOT_RUN, *(text for name, text in NOT_RUN_ON_PAGE.items() if name == page.name)]
+    return not any(re.match(pattern, command) for pattern in patterns)
 
 
 EXECUTED = [page for page in PAGES if any(True for _ in commands(page))]

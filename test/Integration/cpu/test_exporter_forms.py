@@ -58,9 +58,9 @@ def test_buckets_of_distances(tpcc, tmp_path):
     """T5's bias: the logarithm of distance 0 is converted to an integer, which Where drops."""
     g = Graph()
     size = g.op("Gather", g.op("Shape", "x"), g.constant(np.int64(1)))
-    places = g.op("Range", g.constant(np.int64(0)), size, g.constant(np.int64(1)))
-    column = g.op("Unsqueeze", places, g.integers(1))
-    distance = g.op("Abs", g.op("Sub", places, column))
+    positions = g.op("Range", g.constant(np.int64(0)), size, g.constant(np.int64(1)))
+    column = g.op("Unsqueeze", positions, g.integers(1))
+    distance = g.op("Abs", g.op("Sub", positions, column))
     log = g.op("Log", g.op("Div", g.op("Cast", distance, to=F32), g.constant(np.float32(4))))
     large = g.op("Cast", g.op("Mul", log, g.constant(np.float32(3))), to=I64)
     large = g.op("Min", g.op("Add", large, g.constant(np.int64(4))), g.constant(np.int64(7)))
@@ -126,9 +126,9 @@ def test_positions_of_old_operator_sets(tpcc, tmp_path):
     size = g.op("Gather", g.op("Shape", "ids"), g.constant(np.int64(1)))
     size = g.op("Unsqueeze", size, axes=[0])
     ones = g.op("ConstantOfShape", size, value=helper.make_tensor("one", I64, [1], [1]))
-    places = g.op("Squeeze", g.op("Transpose", g.op("NonZero", ones), perm=[1, 0]), axes=[1])
+    positions = g.op("Squeeze", g.op("Transpose", g.op("NonZero", ones), perm=[1, 0]), axes=[1])
     words = g.op("Gather", g.weight(9, 6), "ids")
-    value = g.op("Add", words, g.op("Gather", g.weight(16, 6), places))
+    value = g.op("Add", words, g.op("Gather", g.weight(16, 6), positions))
     y = g.op("MatMul", g.op("Relu", g.op("MatMul", value, g.weight(6, 8))), g.weight(8, 4))
     path = g.write(tmp_path / "old.onnx", {"ids": (I64, ["b", "s"])}, y, opset=10)
     ids = np.random.default_rng(1).integers(0, 9, (2, 7))
@@ -180,9 +180,9 @@ def hard(g, scores):
 def diagonals(g, scores):
     """A label that occurs twice in an operand, once kept and once summed over."""
     square = g.op("Mul", g.op("Unsqueeze", scores, g.integers(3)), g.weight(8, 8))
-    kept = g.op("Einsum", square, equation="bsii->bsi")
+    diagonal = g.op("Einsum", square, equation="bsii->bsi")
     traces = g.op("Einsum", square, g.weight(8), equation="bsii,j->bsj")
-    return g.op("Add", g.op("Max", kept, g.constant(np.float32(-9))), g.op("Tanh", traces))
+    return g.op("Add", g.op("Max", diagonal, g.constant(np.float32(-9))), g.op("Tanh", traces))
 
 
 def summed(g, scores):

@@ -62,8 +62,8 @@ def programs(tmp_path_factory):
 
     @functools.cache
     def make(name, grid, *flags):
-        own = folder / "@".join([name.replace("/", "-"), grid, *flags])
-        own.mkdir()
+        root = folder / "@".join([name.replace("/", "-"), grid, *flags])
+        root.mkdir()
         for level in ("model", "staged", "kernels", "buffers"):
             harness.run(
                 [
@@ -73,11 +73,11 @@ def programs(tmp_path_factory):
                     *flags,
                     f"--emit={level}",
                     "-o",
-                    own / f"{level}.mlir",
+                    root / f"{level}.mlir",
                 ]
             ).check()
         if "--generate" in flags:
-            file = own / "import.mlir"
+            file = root / "import.mlir"
             harness.run(
                 [
                     harness.tool("tpc-translate"),
@@ -92,13 +92,13 @@ def programs(tmp_path_factory):
                 ("step", "step"),
                 ("last-step", "preallocated"),
             ):
-                tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", own / f"{level}.mlir").check()
+                tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", root / f"{level}.mlir").check()
         # Verifiers accept the unchanged programs, so that only faults cause errors.
         for level in LEVELS:
-            program = own / f"{level}.mlir"
-            for verifier in verifiers(own, level).values() if program.exists() else ():
+            program = root / f"{level}.mlir"
+            for verifier in verifiers(root, level).values() if program.exists() else ():
                 tpc_opt(program, verifier, "-o", "/dev/null").check()
-        return own
+        return root
 
     return make
 
@@ -155,10 +155,10 @@ def judge(folder, level, kind, seed):
         return caught
     if level not in TO_LLVM:
         return mutants.ACCEPTED
-    own = code(folder, level, mutate)
-    if own[0]:
+    mutated = code(folder, level, mutate)
+    if mutated[0]:
         return {"lowering"}  # the program is not compiled
-    return mutants.SAME_CODE if own == code(folder, level) else mutants.ACCEPTED
+    return mutants.SAME_CODE if mutated == code(folder, level) else mutants.ACCEPTED
 
 
 def run(programs, cases, name):
@@ -263,14 +263,14 @@ def test_some_fault_changes_each_key(programs):
     changed = set()
     for program in (PROGRAMS[0], *PROGRAMS[2:], SOURCES, PARTS, TRAINING):
         folder = programs(*program)
-        own = manifest(folder)
+        original = manifest(folder)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             mutations = [mutants.mutation(kind, seed) for kind in kinds() for seed in (0, 1, 2)]
             for other in pool.map(functools.partial(manifest, folder), mutations):
                 changed |= {
                     key
-                    for key in own.keys() | (other or {}).keys()
-                    if other and other.get(key) != own.get(key)
+                    for key in original.keys() | (other or {}).keys()
+                    if other and other.get(key) != original.get(key)
                 }
     rows = set(test_facts.table("Manifest")) - NO_FACTS - test_facts.RARE
     assert {

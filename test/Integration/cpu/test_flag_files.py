@@ -133,8 +133,8 @@ def commands(made, program):
 
 def with_files(command, read=None, written=None):
     words = [str(word) for word in command]
-    for place, path in (("READ", read), ("WRITTEN", written)):
-        words = [word.replace(place, str(path)) if path else word for word in words]
+    for placeholder, path in (("READ", read), ("WRITTEN", written)):
+        words = [word.replace(placeholder, str(path)) if path else word for word in words]
     return words
 
 

@@ -283,7 +283,7 @@ MORE = {
         " whole ones"
     ),
     r"add_transpose_concat_(transpose|concat)": (
-        "rotary of a part of a head: of 2 elements, which four operands of their own have"
+        "rotary of a part of a head: 2 elements from each of four operands, each less than a sector"
     ),
     r"(silu|gelu)_mul": (
         "rows of 12 in columns of one buffer: the columns of gate and up share a sector, which both"

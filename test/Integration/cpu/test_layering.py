@@ -175,7 +175,7 @@ TARGETS = {
 
 
 def test_targets_are_named_only_in_their_folders():
-    strangers, own = [], collections.Counter()
+    strangers, num_files = [], collections.Counter()
     for top in FOLDERS:
         for path in sorted((TOP / top).rglob("*")):
             name = str(path.relative_to(TOP))
@@ -188,7 +188,7 @@ def test_targets_are_named_only_in_their_folders():
             text = path.read_text()
             for target, what in TARGETS.items():
                 if name.startswith(tuple(folder + "/" for folder in what["folders"])):
-                    own[target] += 1
+                    num_files[target] += 1
                 elif found := re.findall(
                     rf'^\s*#?include {what["headers"]}.*|^(?!\s*//).*(?:{what["names"]}).*',
                     text,
@@ -201,7 +201,7 @@ def test_targets_are_named_only_in_their_folders():
                 f"{name}: {line}"
                 for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)
             ]
-    assert own["Cpu"] > 10
+    assert num_files["Cpu"] > 10
     assert not strangers, "\n".join(strangers)
 
 

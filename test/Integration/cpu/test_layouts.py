@@ -68,7 +68,7 @@ class Dim:
         factors = [re.fullmatch(r"(\w+)(?:\{(.*)\})?", part).groups() for part in inner.split("*")]
         axes = lambda list: [axis.strip() for axis in (list or "").split(",") if axis.strip()]
         return Dim(
-            [(int(size) if size.isdigit() else size, axes(own)) for size, own in factors],
+            [(int(size) if size.isdigit() else size, axes(names)) for size, names in factors],
             axes(product),
         )
 
@@ -143,10 +143,10 @@ class Dim:
 
     def orders(self):
         """Returns all orders in which axes can be added; those of the product are last."""
-        own = [i for i, axes in enumerate(self.stacks()[:-1]) for _ in axes]
+        stacks = [i for i, axes in enumerate(self.stacks()[:-1]) for _ in axes]
         return [
             [*order, *(len(self.factors) for _ in self.product)]
-            for order in sorted(set(itertools.permutations(own)))
+            for order in sorted(set(itertools.permutations(stacks)))
         ]
 
 

@@ -271,8 +271,8 @@ expected = [session.generate(prompt, max_new_tokens=7).tolist() for prompt in PR
 wrong = []
 def work(number):
     for turn in range(10):
-        place = (number + turn) % 3
-        if session.generate(PROMPTS[place], max_new_tokens=7).tolist() != expected[place]:
+        index = (number + turn) % 3
+        if session.generate(PROMPTS[index], max_new_tokens=7).tolist() != expected[index]:
             wrong.append(number)
 threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
 for thread in threads: thread.start()

@@ -216,7 +216,7 @@ def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
 
 
 def test_stages_and_devices_agree(tmp_path):
-    def place(stages, **devices):
+    def compile_placed(stages, **devices):
         def change(model):
             multidevice.stage(model, "c", lambda node: stages.get(node.name))
             for tensor, device in devices.items():
@@ -224,23 +224,23 @@ def test_stages_and_devices_agree(tmp_path):
 
         return layers_of_matmuls(tmp_path, 4, change, "pp2")
 
-    result = place({"fc0": 0, "fc3": 1}, w0=1)
+    result = compile_placed({"fc0": 0, "fc3": 1}, w0=1)
     assert result.returncode == 1
     assert (
         "tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is on devices"
         " of stage 0, which has 0; list devices of the node's stage" in result.stderr
     )
     # Devices alone, which may be in descending order, also determine the stage.
-    result = place({"fc3": 1}, w2=1)
+    result = compile_placed({"fc3": 1}, w2=1)
     assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
-    result = place({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
+    result = compile_placed({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
     assert (
         result.returncode == 1
         and "'fc2' is annotated with pipeline stage 0, but it uses a result of 'fc1'"
         in result.stderr
     )
     # The matmul's operands are on different devices.
-    result = place({"fc3": 1}, w1=0, r0=1)
+    result = compile_placed({"fc3": 1}, w1=0, r0=1)
     assert result.returncode == 1
     assert "of node 'fc1' is on device" in result.stderr and "but its tensor" in result.stderr
 

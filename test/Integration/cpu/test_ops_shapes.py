@@ -13,12 +13,12 @@ def test_reductions(tmp_path):
     dims = ("n", 4, "m")
     for name, f in functions.items():
         for axes in ((1,), (0,), (2,), (1, 2), (0, 2)):
-            kept = tuple(d for i, d in enumerate(dims) if i not in axes)
+            remaining = tuple(d for i, d in enumerate(dims) if i not in axes)
             text = ", ".join(map(str, axes))
             p.op(
                 f"tpc.reduce {name} {{0}} [{text}] : {{t0}} -> {{r}}",
                 "f32",
-                kept,
+                remaining,
                 lambda x, f=f, a=axes: f(x, axis=a),
             )
             ones = tuple(1 if i in axes else d for i, d in enumerate(dims))

@@ -85,8 +85,8 @@ def test_calls_name_their_weights(level, layer):
     (arguments,) = re.findall(layer + r"\((.*?)\)\s*(?:->|to)", text, re.S)
     names = set(re.findall(r"%([\w.]+)(?::| =)", arguments))
     assert names >= {
-        f"{part}.{kind}{place}"
-        for part, places in (
+        f"{part}.{kind}{suffix}"
+        for part, suffixes in (
             ("ln_1", [""]),
             ("attn.c_attn", ["", ".at32", ".at64"]),
             ("attn.c_proj", [""]),
@@ -95,5 +95,5 @@ def test_calls_name_their_weights(level, layer):
             ("mlp.c_proj", [""]),
         )
         for kind in ("weight", "bias")
-        for place in places
+        for suffix in suffixes
     }

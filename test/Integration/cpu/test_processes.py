@@ -412,7 +412,7 @@ def test_strangers_are_ignored(program, ranks):
     beginning of a greeting.
     """
     port, over = free_port(), threading.Event()
-    kept = []
+    strangers = []
 
     def visit():
         greetings = [
@@ -427,11 +427,11 @@ def test_strangers_are_ignored(program, ranks):
                 try:
                     stranger = socket.create_connection(("127.0.0.1", port), timeout=1)
                     stranger.sendall(greeting)
-                    kept.append(stranger)  # open, and silent from now on
+                    strangers.append(stranger)  # open, and silent from now on
                 except OSError:
                     pass
-            if len(kept) > 400:
-                kept.pop(0).close()
+            if len(strangers) > 400:
+                strangers.pop(0).close()
             time.sleep(0.005)
 
     visitor = threading.Thread(target=visit)
@@ -452,7 +452,7 @@ def test_strangers_are_ignored(program, ranks):
     finally:
         over.set()
         visitor.join()
-        for stranger in kept:
+        for stranger in strangers:
             stranger.close()
 
 

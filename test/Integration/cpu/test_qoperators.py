@@ -192,9 +192,9 @@ def test_errors(tpcc, tmp_path):
     nan = numpy_helper.from_array(np.float32(np.nan), "zs")
     for tensor, words in ((bad, "one scale"), (nan, "finite")):
         model = make(one("QLinearSigmoid"), np.uint8)
-        kept = [one for one in model.graph.initializer if one.name != "zs"]
+        others = [one for one in model.graph.initializer if one.name != "zs"]
         del model.graph.initializer[:]
-        model.graph.initializer.extend([*kept, tensor])
+        model.graph.initializer.extend([*others, tensor])
         path = tmp_path / "m.onnx"
         onnx.save(model, path)
         tpcc.call([path, "-o", tmp_path / "program"]).refused(words)

@@ -117,7 +117,7 @@ class Listener:
     """Listens in place of rank 0. `behave` handles each connection; None accepts none."""
 
     def __init__(self, behave, backlog=16):
-        self.behave, self.over, self.kept = behave, False, []
+        self.behave, self.over, self.connections = behave, False, []
         self.listening = socket.create_server(("127.0.0.1", 0), backlog=backlog)
         self.port = self.listening.getsockname()[1]
         if behave:
@@ -129,7 +129,7 @@ class Listener:
                 connection = self.listening.accept()[0]
             except OSError:
                 return
-            self.kept.append(connection)
+            self.connections.append(connection)
             threading.Thread(target=self.attempt, args=(connection,), daemon=True).start()
 
     def attempt(self, connection):
@@ -141,7 +141,7 @@ class Listener:
     def end(self):
         self.over = True
         self.listening.close()
-        for connection in self.kept:
+        for connection in self.connections:
             connection.close()
 
 

@@ -86,8 +86,8 @@ def test_resume_is_equal(tmp_path):
         assert other.resume(tmp_path / "run") == 6
     for rank in range(2):
         name = f"rank-{rank}.safetensors"
-        own = tmp_path / "run" / "step-6" / name
-        assert own.read_bytes() == (tmp_path / "whole" / "step-6" / name).read_bytes()
+        file = tmp_path / "run" / "step-6" / name
+        assert file.read_bytes() == (tmp_path / "whole" / "step-6" / name).read_bytes()
         parts = tmp_path / "parts" / "step-6" / name
         assert parts.read_bytes() == (tmp_path / "whole" / "step-6" / name).read_bytes()
     assert last == str(tmp_path / "whole" / "step-6")
