@@ -339,8 +339,8 @@ def add_chains(w: Writer, spec: Spec, after: int, stream: Value) -> Value:
 
 
 def build(spec: Spec) -> Writer:
-    """Returns the writer of the graph. It creates the model, with or without the outputs that only
-    the comparison of other outputs needs.
+    """Returns the writer of the graph. Writer.model creates the model, with or without the outputs
+    that only the comparison of other outputs needs.
     """
     w = Writer(spec)
     table = None

@@ -16,8 +16,8 @@ GRIDS = ["tp1", "tp2,pp2,sp"]
 @pytest.mark.parametrize("kind", HALVES)
 @pytest.mark.parametrize("file", FILES)
 def test_models(tpcc, tmp_path, file, kind):
-    """The reference for f16 is ONNX Runtime on the same file. It cannot run bf16; the reference for
-    bf16 is the f32 model.
+    """The reference for f16 is ONNX Runtime on the same file. ONNX Runtime cannot run
+    bf16, so the reference for bf16 is the f32 model.
     """
     path = tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(MODELS / f"{file}.onnx"), kind), path)

@@ -331,7 +331,7 @@ def program_of(layout):
             lambda a: a.w + numbers.T,
         )
 
-    # Sums over the layout, and sums whose results have it.
+    # Sums over the layout, and sums whose results have the layout.
     p.output(
         p.add_up(p.op("reduce sum {0} [0]", [part], "f32", WIDTH, partial=axes)),
         lambda a: a.x.sum(0),

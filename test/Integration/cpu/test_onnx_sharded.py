@@ -93,7 +93,7 @@ def test_pipeline_stages(tmp_path):
 
     assert program(path, "tp2,pp2,manual") == program(TINY, "tp2,pp2")
 
-    # Shardings in the file are kept, even if they are slower.
+    # Stages in the file take precedence over faster ones.
     def layers_of(lines, number):
         body = re.search(rf"@stage_{number}\(.*?\n  }}", "\n".join(lines), re.S)[0]
         return [f"transformer.h.{i}.mlp" in body for i in range(2)]

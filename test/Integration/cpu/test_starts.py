@@ -280,7 +280,7 @@ def test_late_ranks_receive_the_reason(ranks):
         "as rank 3 was refused: rank 0 was started as the first of 4 ranks, rank 3 as one of 8"
         in output_of(first)
     )
-    # One rank of the host reports it, as long as it runs.
+    # On each host one rank reports the reason, unless it has ended.
     texts = "".join(output_of(process) for process in late)
     assert re.search(r"refuses this rank: the run has ended: .* was refused", texts), texts
 

@@ -144,7 +144,7 @@ def test_one_input_needs_no_name(tpcc, tmp_path):
 
 
 def test_unrecognized_patterns_are_remarks(tpcc, tmp_path):
-    """There are up to eight remarks, each with its node, and the number of further ones."""
+    """At most eight remarks name their nodes; one more states the number of further remarks."""
     for count in (3, 11):
         names = ["x", *(f"h{i}" for i in range(count))]
         nodes = [

@@ -55,7 +55,7 @@ def test_labels_are_the_next_tokens():
         assert session.step(rows, lr=0) == session.step(ids, labels, lr=0)
         loss, norm = session.step(rows.tolist(), lr=0)
         assert 6 < loss < 8 and norm > 0
-        # The loss of valid labels is that of a batch without the others.
+        # With ignored samples, the loss is that of a batch without them.
         labels[1:] = -100
         found = session.step(ids, labels, lr=0)
         assert found == pytest.approx(session.step(ids[:1], labels[:1], lr=0), rel=1e-5)

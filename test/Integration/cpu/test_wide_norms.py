@@ -16,7 +16,7 @@ from tpc.reference import TOLERANCE, Session, difference
 HIDDEN, HEADS, SIZE, DEPTH, VOCAB, F32 = 64, 8, 8, 2, 128, 4
 SHAPE = {"batch": 2, "sequence": 16}
 # Each of two kv heads is replicated r times, for subsets of its four query heads; over three ranks
-# they are split unevenly.
+# the query heads are split unevenly.
 COPIES = {"tp8": 4, "tp4": 2, "tp3": 4}
 
 
