@@ -306,7 +306,7 @@ def main():
     )
     levels = parser.add_mutually_exclusive_group()
     levels.add_argument(
-        "--quick", dest="level", action="store_const", const="quick", help="a part, in two minutes"
+        "--quick", dest="level", action="store_const", const="quick", help="a part, in four minutes"
     )
     levels.add_argument(
         "--long", dest="level", action="store_const", const="long", help="the long tests as well"

@@ -65,8 +65,8 @@ bool areSelected(Value v, const SymExpr &experts, int depth = 0) {
   auto all = [&](ValueRange values) {
     return llvm::all_of(values, [&](Value u) { return areSelected(u, experts, depth + 1); });
   };
-  if (isa<SizeOp>(op))
-    return true;
+  if (auto size = dyn_cast<SizeOp>(op))
+    return size.getExpr() == experts;
   if (auto reduce = dyn_cast<ReduceOp>(op))
     return reduce.getFunction() == ReduceFunction::Min && all(reduce.getOperand());
   if (auto select = dyn_cast<SelectOp>(op))
