@@ -26,7 +26,7 @@ class Answer:
     """
 
     tokens: list[int] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     finish: str = ""
     message: str = ""
@@ -50,8 +50,8 @@ class Service:
         env=None,
     ):
         self.program, self.answers, self.wrong = program, {}, []
-        self.holds = False  # requests are buffered
-        self.reused = False  # ids that were requested again before their answer was read
+        self.buffers = False  # whether requests are buffered
+        self.reused = False  # whether an id may be requested again before its answer was read
         self.changed = threading.Condition()
         self.log = log or program.scratch / f"serve{next(program.runs)}.log"
         environment = {
@@ -71,7 +71,7 @@ class Service:
                 start_new_session=True,
             )
         self.lines = 0
-        self.leaves, self.leave = os.pipe()
+        self.wake_read, self.wake_write = os.pipe()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -79,14 +79,14 @@ class Service:
         """Reads until the program closes its output or hang_up() is called, because a pipe cannot
         be closed while a thread reads it.
         """
-        output, held = self.process.stdout.fileno(), b""
-        while self.leaves not in select.select([output, self.leaves], [], [])[0]:
+        output, rest = self.process.stdout.fileno(), b""
+        while self.wake_read not in select.select([output, self.wake_read], [], [])[0]:
             data = os.read(output, 1 << 16)
             when = time.monotonic()
-            *lines, held = (held + data).split(b"\n")
+            *lines, rest = (rest + data).split(b"\n")
             lines = [line + b"\n" for line in lines]
-            if not data and held:
-                lines.append(held)
+            if not data and rest:
+                lines.append(rest)
             with self.changed:
                 for line in lines:
                     if problem := self._take(line, when):
@@ -99,18 +99,18 @@ class Service:
 
     def hang_up(self) -> None:
         """Closes the client's end of the output pipe."""
-        if self.leave is not None:
-            os.close(self.leave)
-            self.leave = None
+        if self.wake_write is not None:
+            os.close(self.wake_write)
+            self.wake_write = None
             self.reader.join()
-            os.close(self.leaves)
+            os.close(self.wake_read)
             self.process.stdout.close()
 
     def _take(self, raw: bytes, when: float) -> str:
         """Returns the error in the line, if any."""
         self.lines += 1
         if not raw.endswith(b"\n"):
-            return "the last line is not whole"
+            return "the last line is not complete"
         try:
             line = json.loads(raw)
         except ValueError:
@@ -129,7 +129,7 @@ class Service:
                 return f"index {len(answer.tokens)} was next"
             answer.tokens.append(line["token"])
             answer.times.append(when)
-            answer.places.append(self.lines)
+            answer.positions.append(self.lines)
             return ""
         answer.finish, answer.message = line["finish"], line.get("message", "")
         if answer.finish not in REASONS:
@@ -146,7 +146,7 @@ class Service:
             else (line if isinstance(line, str) else json.dumps(line)).encode() + b"\n"
         )
         self.process.stdin.write(data)
-        if not self.holds:
+        if not self.buffers:
             self.process.stdin.flush()
 
     @contextlib.contextmanager
@@ -154,9 +154,9 @@ class Service:
         """Sends all requests made inside in one write, so that none is answered before the last has
         arrived.
         """
-        self.holds = True
+        self.buffers = True
         yield
-        self.holds = False
+        self.buffers = False
         self.process.stdin.flush()
 
     def ask(self, id: str, ids, new: int, **settings) -> str:
@@ -177,9 +177,10 @@ class Service:
                 assert (
                     self.reader.is_alive() or condition()
                 ), f"the program ended\n{self.printed()[-4000:]}"
-                assert (
-                    clock.seconds() < seconds
-                ), f"it takes too long\n{self.answers}\n{self.printed()[-4000:]}"
+                assert clock.seconds() < seconds, (
+                    f"the condition does not hold within {seconds} s\n{self.answers}\n"
+                    f"{self.printed()[-4000:]}"
+                )
                 self.changed.wait(0.1)
             assert not self.wrong, self.wrong[:5]
 

@@ -41,7 +41,7 @@ def states_of(source, family="bart"):
 
 
 def expected(source, prompt=(START,), new=NEW, family="bart"):
-    """Returns ONNX Runtime's greedy tokens, the logits of each, and the scores."""
+    """Returns ONNX Runtime's greedy tokens, the logits of each, and the penalized logits."""
     decoder, states = Session(files_of(family)[1]), states_of(source, family)
     ids, rows, scores = list(prompt), [], []
     for _ in range(new):

@@ -13,8 +13,8 @@ def test_every_model_with_ids_has_eight_prompts():
 
 def test_nine_of_ten_prompts_are_decided():
     prompts = [one for prompts in expected().values() for one in prompts]
-    kept = sum(decided(one["margins"]) == len(one["ids"]) for one in prompts)
-    assert kept >= 0.9 * len(prompts)
+    num_decided = sum(decided(one["margins"]) == len(one["ids"]) for one in prompts)
+    assert num_decided >= 0.9 * len(prompts)
 
 
 @pytest.mark.parametrize("name", CAUSAL)

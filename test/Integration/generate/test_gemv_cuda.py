@@ -9,7 +9,7 @@ import pytest
 from cuda_programs import MODEL, compiled, no_assembler  # noqa: F401 (fixtures)
 from generation import CAUSAL, decided, expected, generate
 from simulator import FLAGS, environment
-from test_split_steps import Cut, step_of  # noqa: F401 (a fixture)
+from test_split_steps import StepSequence, step_of  # noqa: F401 (a fixture)
 from tpc.reference import TOLERANCE, difference
 
 
@@ -54,7 +54,7 @@ def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
 )
 def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others):
     """Counts the launches of the recorded step: `layer` for each layer. All but the first may begin
-    before the kernel before them ends.
+    before the previous kernel ends.
     """
     model, trace = CAUSAL[name], tmp_path / "trace"
     program = compiled(tpcc, model.path, "tp1", TPC_GEMV="always", TPC_SIM_TRACE=trace)
@@ -83,10 +83,10 @@ def test_rows_of_a_batch_have_the_bits_of_rows_alone(step_of, name, grid):  # no
     made = step_of(name, grid, *FLAGS)
     program = dataclasses.replace(made, environment=environment(TPC_GEMV="always"))
     ids = np.random.default_rng(7).integers(0, CAUSAL[name].vocab, (4, 4))
-    alone = [Cut(program, 1) for _ in ids]
+    alone = [StepSequence(program, 1) for _ in ids]
     wanted = [one.all(row[None], range(1, ids.shape[1])) for one, row in zip(alone, ids)]
     for rows in (3, 4):
-        batch = Cut(program, rows)
+        batch = StepSequence(program, rows)
         found = batch.all(ids[:rows], range(1, ids.shape[1]))
         for row in range(rows):
             assert np.array_equal(found[row], wanted[row][0]), (rows, row)

@@ -22,7 +22,7 @@ SEPARATE = GenAi(
     attributes=(("softcap", 4.0), ("scale", 0.3)),
 )
 HALF = GenAi(half=True, heads=8, kv_heads=2)
-# Mistral: all caches are of windows, so that no type has the capacity.
+# Mistral: all caches are of windows, so that no type has the size `capacity`.
 WINDOWS = GenAi(windows=(5,))
 
 
@@ -58,8 +58,8 @@ CASES = {
 }
 
 
-# Returns a program for CPUs or simulated GPUs, and the environment variables of its runs.
 def compiled(tpcc, path, grid, *flags):
+    """Returns a program for CPUs or simulated GPUs, and the environment variables of its runs."""
     gpu = grid.startswith("gpu:")
     program = tpcc.compile(path, grid.removeprefix("gpu:"), *flags, *(FLAGS if gpu else ()))
     return program, environment() if gpu else {}

@@ -182,7 +182,7 @@ def test_processes_with_different_flags(toy, tmp_path, flags, words):
     ids=["greedy", "plain", "filtered"],
 )
 def test_logits_that_are_nan(toy, grid, drawn):
-    """Errors name the request's position; a valid prompt next to it is answered."""
+    """Errors name the prompt and its number of tokens; a valid prompt of the batch is answered."""
     program = toy.program(grid)
     refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "after 3 tokens")
     result = program.call(

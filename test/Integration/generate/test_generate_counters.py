@@ -15,10 +15,10 @@ from test_generate_plans import SPLIT, plan_of
 NEW, PROMPT = 6, 9
 CASES = [
     pytest.param(
-        name, grid, id=f"{name}-{grid}", marks=[] if index % 8 == 2 * place else pytest.mark.long
+        name, grid, id=f"{name}-{grid}", marks=[] if index % 8 == 2 * number else pytest.mark.long
     )
     for index, name in enumerate(SPLIT)
-    for place, grid in enumerate(["tp2", "tp2,pp2", "pp2", "tp2,dp2"])
+    for number, grid in enumerate(["tp2", "tp2,pp2", "pp2", "tp2,dp2"])
 ]
 
 

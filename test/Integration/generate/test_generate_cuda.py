@@ -247,13 +247,13 @@ def test_tokens_are_sampled_on_the_gpu(tpcc, grid):
         (["--temperature", "0.5", "--top-p", "0.2"], 64, sums),
         (["--temperature", "30", "--top-p", "0.95"], 64, sums + scores),
     ):
-        there = generate(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
-        here = generate(
+        on_gpu = generate(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
+        on_host = generate(
             program, PROMPTS[2], new, *flags, "--deterministic", "--verbose", logits=True
         )
-        assert there.tokens == here.tokens, flags
-        assert copied(here) == 4 * new * part
-        assert copied(there) == new * (8 + 8 * shown + later), flags
+        assert on_gpu.tokens == on_host.tokens, flags
+        assert copied(on_host) == 4 * new * part
+        assert copied(on_gpu) == new * (8 + 8 * shown + later), flags
 
 
 @pytest.mark.parametrize(

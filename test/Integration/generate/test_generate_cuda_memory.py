@@ -21,9 +21,9 @@ ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "3", *ROOM]
 @pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
 def test_estimate_equals_use(tpcc, tmp_path, grid):
     program, usage, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "usage", tmp_path / "trace"
-    held = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
+    peak = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
     program.call(ASKED, env=environment(TPC_SIM_USAGE=usage)).check()
-    most = held()
+    most = peak()
     result = program.call(
         ASKED, env=environment(TPC_SIM_MEMORY=most - 1, TPC_SIM_TRACE=trace)
     ).refused(

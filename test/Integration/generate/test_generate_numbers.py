@@ -49,8 +49,8 @@ CHUNKS = [("gpt2-tiny", "pp2,vpp2,mb2")]
 
 
 def cases():
-    """Returns pairs of model and grid. The default ones are REPEATED and CHUNKS; each other model
-    has one of GRIDS, in rotation.
+    """Returns pairs of model and grid. The default ones are those of REPEATED and CHUNKS; each
+    other model has one of GRIDS, in rotation.
     """
     listed = [*REPEATED, *CHUNKS]
     others = [name for name in CAUSAL if name not in dict(listed)]
@@ -137,8 +137,8 @@ def test_up_to_the_capacity(tpcc, model, grid):
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_steps_are_proved(tpcc, name):
-    """Steps are verified for all sizes, and run at small ones. tpcc would warn of each fact that it
-    could not prove or run.
+    """Steps are verified for all sizes, and run at small ones: tpcc warns of what it could not
+    prove or run.
     """
     text = tpcc.compile(
         CAUSAL[name].path,

@@ -1,4 +1,4 @@
-"""Tests of the communication of a generation step, and of the cache shards of each rank."""
+"""Communication of a generation step, and the cache shards of each rank."""
 
 import re
 
@@ -64,10 +64,10 @@ def test_caches_are_split(tpcc, name, grid):
     stages.
     """
     model, parsed = CAUSAL[name], Grid.parse(grid)
-    kept = tpcc.compile(model.path, grid, "--generate").describe()["generation"]["caches"]
+    caches = tpcc.compile(model.path, grid, "--generate").describe()["generation"]["caches"]
     heads = model.kv_heads or model.heads
-    assert len(kept) == 2 * model.layers
-    for cache in kept:
+    assert len(caches) == 2 * model.layers
+    for cache in caches:
         assert cache["shape"][1:3] == [str(heads), "capacity"]
         assert cache["axes"] == [
             ["dp"] if parsed.dp > 1 else [],
@@ -75,7 +75,7 @@ def test_caches_are_split(tpcc, name, grid):
             [],
             [],
         ]
-    stages = [cache["stage"] for cache in kept]
+    stages = [cache["stage"] for cache in caches]
     assert [stages.count(stage) for stage in range(parsed.pp)] == [
         2 * model.layers // parsed.pp
     ] * parsed.pp
@@ -127,10 +127,10 @@ ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "
 # On these grids Falcon replicates its only kv head on all ranks; other models split their kv heads,
 # or have two copies of each (tp4).
 APPENDS = [
-    pytest.param(name, grid, marks=pytest.mark.long if i % 2 == place else [])
+    pytest.param(name, grid, marks=pytest.mark.long if i % 2 == number else [])
     for i, name in enumerate(CAUSAL)
     if name.startswith(ROTATES)
-    for place, grid in enumerate(["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]])
+    for number, grid in enumerate(["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]])
 ]
 
 

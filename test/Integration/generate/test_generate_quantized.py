@@ -48,11 +48,11 @@ def test_generates_with_weights_that_tpcc_quantizes(tpcc, tmp_path, grid, format
 
 def one_by_one(model, prompt, new, session=None):
     """Returns greedy tokens, and the logits of each, of a session that gets one token at a time;
-    without a session, of ONNX's reference implementation. ONNX Runtime saturates sums of products
-    of 8-bit numbers on processors without VNNI.
+    without a session, of ONNX's reference implementation, because ONNX Runtime saturates sums of
+    8-bit products on processors without VNNI.
     """
     for opset in model.opset_import:
-        opset.version = max(opset.version, 19)  # the oldest DequantizeLinear that it has
+        opset.version = max(opset.version, 19)  # the oldest DequantizeLinear of the evaluator
     session = session or ReferenceEvaluator(model)
     names = [port.name for port in model.graph.output]
     shapes = {

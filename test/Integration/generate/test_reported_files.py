@@ -18,12 +18,12 @@ PROMPT = [12, 7, 99]
 
 @dataclass(frozen=True)
 class Case:
-    """Differences of a folder from model.onnx, its ids.npy, expected.npy and expected.txt."""
+    """Files and flags of a folder; default: model.onnx, ids.npy, expected.npy and expected.txt."""
 
     file: str = "model.onnx"
     # Input -> file of its value, unless the file has the input's name.
     values: dict = field(default_factory=lambda: {"input_ids": "ids.npy"})
-    # Inputs that are counted from 0 along their last dimension.
+    # Inputs whose elements count from 0 along the last dimension.
     counted: tuple = ()
     output: str = "logits"
     expected: str = "expected.npy"
@@ -32,7 +32,7 @@ class Case:
     refused: tuple = ()
     generation_refused: tuple = ()
     # Whether ONNX Runtime rounded activations to 8 bits for expected.npy and expected.txt. Results
-    # are then compared with its matmuls in f32 (in_single).
+    # are then compared with its matmuls in f32 (in_f32).
     is_rounded: bool = False
     # Words of an error that is accepted until the file is supported.
     until_then: tuple = ()
@@ -148,7 +148,7 @@ def inputs_of(folder, case):
     return given
 
 
-def in_single(path):
+def in_f32(path):
     """Returns a session that multiplies by quantized weights in f32."""
     model = onnx.load(path)
     for node in model.graph.node:
@@ -192,7 +192,7 @@ def test_runs(tpcc, reports, name, grid):
     expected = np.load(folder / case.expected)
     if case.is_rounded:
         rounded = expected
-        expected = in_single(folder / case.file).run(with_defaults(given))[case.output]
+        expected = in_f32(folder / case.file).run(with_defaults(given))[case.output]
         assert difference(rounded, expected).relative > 10 * case.tolerance
     error = difference(found, expected)
     print(f"{name} {grid}: {error}")

@@ -70,8 +70,8 @@ def test_tokens_come_one_by_one_and_of_all_requests(program):
             )
             assert first.tokens == second.tokens and len(first.tokens) == 100
             if (
-                first.places[0] < second.places[-1]
-                and second.places[0] < first.places[-1]
+                first.positions[0] < second.positions[-1]
+                and second.positions[0] < first.positions[-1]
                 and len(set(first.times)) > 1
             ):
                 break
@@ -128,7 +128,7 @@ def test_cancel(program, alone):
     with Service(program, "--max-batch", "1") as service:
         service.send({"cancel": "nobody"})
         assert "nobody" in service.answer(None).message
-        cut = 0
+        num_cancelled = 0
         for attempt in range(200):
             long, waits = f"long{attempt}", f"waits{attempt}"
             service.ask(long, PROMPTS[0], 120)
@@ -138,10 +138,11 @@ def test_cancel(program, alone):
             waited, ran = service.answer(waits), service.answer(long)
             for answer in (waited, ran):
                 assert answer.finish == ("length" if len(answer.tokens) == 120 else "cancelled")
-            cut += (waited.finish, waited.tokens, ran.finish) == ("cancelled", [], "cancelled")
-            if cut == 3:
+            ends = waited.finish, waited.tokens, ran.finish
+            num_cancelled += ends == ("cancelled", [], "cancelled")
+            if num_cancelled == 3:
                 break
-        assert cut == 3
+        assert num_cancelled == 3
         assert service.generate(PROMPTS[2], 24) == alone[2]
         assert service.close() == 0
 
@@ -282,10 +283,10 @@ def test_a_rank_that_is_killed(program, request, transport):
         assert service.process.returncode != 0
         assert f"rank {victim}" in service.printed()
         assert not service.wrong
-        whole = service.answers["a0"].tokens
+        of_a0 = service.answers["a0"].tokens
         for answer in service.answers.values():
             assert (
-                answer.tokens == whole[: len(answer.tokens)] or whole == answer.tokens[: len(whole)]
+                answer.tokens == of_a0[: len(answer.tokens)] or of_a0 == answer.tokens[: len(of_a0)]
             )
 
 
@@ -423,7 +424,7 @@ def test_lines_of_any_bytes(toy, seed):
         assert service.lines >= 30 and not service.printed()
 
 
-# Maximum number of sampling rounds for twenty tokens.
+# Flags, and the maximum number of sampling rounds for twenty tokens.
 ROUNDS = {
     "greedy": ([], 20),
     "plain": (["--temperature", "0.9"], 20),

@@ -71,8 +71,8 @@ def test_rows_of_a_batch(tpcc, name, grid, every):
 
 @pytest.mark.parametrize("name", ["llama-past", "gpt2-tiny-nopast"])
 def test_masks_and_pasts_are_rejected(tpcc, name):
-    """For files with a mask input, programs track the length of each sequence, so that no mask can
-    contradict it.
+    """Programs track the length of each sequence, so that masks, which could contradict it, are
+    errors, also for files with a mask input.
     """
     model = CAUSAL[name]
     with tpc.load(str(tpcc.compile(model.path, "tp2", "--generate").path)) as session:

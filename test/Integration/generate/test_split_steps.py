@@ -56,7 +56,7 @@ def step_of(tpcc, tmp_path_factory):
     return lambda name, grid, *flags: tpcc.compile(make(name), grid, *flags)
 
 
-class Cut:
+class StepSequence:
     """A sequence of steps, each of which continues from the caches of the previous ones."""
 
     def __init__(self, program, rows):
@@ -76,14 +76,14 @@ class Cut:
         self.caches = {name: found[name] for name in self.names}
         return found["logits"]
 
-    def all(self, ids, places):
-        pieces = np.split(ids, places, axis=1)
+    def all(self, ids, split_points):
+        pieces = np.split(ids, split_points, axis=1)
         return np.concatenate([self.step(piece) for piece in pieces], axis=1)
 
 
-def places(random):
-    """Yields the ends of steps: of one token first, of all but one, of no token (not the first
-    step, because some files slice after it), and of random lengths.
+def split_points(random):
+    """Yields positions at which ids are split: after one token; at 5 twice, for a step without
+    tokens (not the first step, because some files slice after it); before the last token; random.
     """
     yield [1]
     yield [5, 5]
@@ -100,18 +100,16 @@ def test_steps_of_any_length(step_of, name, grid):
     random = np.random.default_rng([model.layers, model.hidden, Grid.parse(grid).ranks])
     ids = random.integers(0, model.vocab, (BATCH, TOKENS))
     wanted = full_logits(model, ids)
-    whole = None
-    for cut in places(random):
-        steps = Cut(program, BATCH)
+    first_caches = None
+    for cut in split_points(random):
+        steps = StepSequence(program, BATCH)
         distance = difference(steps.all(ids, cut), wanted)
         assert distance.relative <= TOLERANCE, f"cut at {cut}: {distance}"
-        whole = whole or steps.caches
-        for cache, held in steps.caches.items():
-            assert (
-                held.shape[2] == TOKENS and difference(held, whole[cache]).relative <= TOLERANCE
-            ), f"{cache}, cut at {cut}"
+        first_caches = first_caches or steps.caches
+        for cache, values in steps.caches.items():
+            assert values.shape[2] == TOKENS, f"{cache}, cut at {cut}"
+            distance = difference(values, first_caches[cache])
+            assert distance.relative <= TOLERANCE, f"{cache}, cut at {cut}: {distance}"
     row = int(random.integers(BATCH))
-    assert (
-        difference(Cut(program, 1).all(ids[row : row + 1], [5]), wanted[row : row + 1]).relative
-        <= TOLERANCE
-    )
+    alone = StepSequence(program, 1).all(ids[row : row + 1], [5])
+    assert difference(alone, wanted[row : row + 1]).relative <= TOLERANCE

@@ -145,7 +145,7 @@ def test_service(tpcc):
 
 def test_the_host_does_not_wait_between_tokens(tpcc, tmp_path):
     """From the second decode step on, which is captured, the host waits once for each step, by an
-    event. The steps after it are in the stream: all others are launched ahead.
+    event. Later steps are in the stream already, because they were launched ahead.
     """
     trace, new = tmp_path / "trace", 30
     program = compiled(tpcc, MODEL.path, "tp1", TPC_SIM_TRACE=trace)

@@ -35,7 +35,7 @@ def texts(tpcc, tmp_path_factory):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_same_bits(tpcc, texts, tmp_path, level):
-    whole = generate(
+    direct = generate(
         tpcc.compile(MODEL.path, GRID, "--generate", "-O0"),
         PROMPT,
         6,
@@ -57,8 +57,8 @@ def test_same_bits(tpcc, texts, tmp_path, level):
     program = Executable(tmp_path / "step", GRID, tmp_path)
     again = generate(program, PROMPT, 6, "--prefill-chunk", "4", logits=True)
     assert (
-        again.tokens == whole.tokens
-        and (again.logits.view(np.uint32) == whole.logits.view(np.uint32)).all()
+        again.tokens == direct.tokens
+        and (again.logits.view(np.uint32) == direct.logits.view(np.uint32)).all()
     )
     assert program.describe()["not_verified"] == ""
 

@@ -88,12 +88,12 @@ def test_window_capacity_follows_from_the_capacity(tpcc):
     the capacity. --shape may set their capacity too.
     """
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
-    for output, capacity in (
+    for sizes, capacity in (
         ("capacity=4000", 2 * WINDOW + 512),
         ("capacity=129", 129),
         ("capacity=4000,window_capacity=40", 40),
     ):
-        shape = f"batch_size=1,sequence_length=1,{output}"
+        shape = f"batch_size=1,sequence_length=1,{sizes}"
         measured = json.loads(
             program.call(["--bench", "--repeat", "1", "--shape", shape]).check().stdout
         )
@@ -104,7 +104,9 @@ def test_window_capacity_follows_from_the_capacity(tpcc):
     "name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)]
 )
 def test_plan(tpcc, name, windowed):
-    """For layers with a window, the plan counts two windows and a chunk of 512 tokens."""
+    """For layers with a window, the plan counts two windows and a chunk of 512 tokens, but at most
+    the capacity.
+    """
 
     def bytes_at(capacity):
         rows = tpcc.plan(
@@ -115,9 +117,9 @@ def test_plan(tpcc, name, windowed):
         )["weights"]
         return sum(row["cache_bytes"] for row in rows)
 
-    whole = bytes_at(32) / 32
+    bytes_per_token = bytes_at(32) / 32
     for capacity in (500, 2 * WINDOW + 512, 2 * WINDOW + 513, 4000):
-        assert bytes_at(capacity) == whole * (
+        assert bytes_at(capacity) == bytes_per_token * (
             windowed * min(capacity, 2 * WINDOW + 512) + (1 - windowed) * capacity
         )
 

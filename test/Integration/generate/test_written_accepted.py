@@ -14,20 +14,20 @@ from tpc.reference import TOLERANCE, Session, difference
 from written import Gpt
 from written_variants import F32, FAR, I64, WithPast, hidden_beside, variant, window
 
-# The following models are accepted.
+# Parts of accepted models.
 
 
 def from_two(self):
     """Uses OPT's positions, which leave two rows of the table unused."""
-    places = self.op("Add", self.count(self.start, self.end), self.constant(np.int64(2)))
-    return self.op("Gather", self.weight(self.POSITIONS + 2, self.hidden, scale=1), places)
+    indices = self.op("Add", self.count(self.start, self.end), self.constant(np.int64(2)))
+    return self.op("Gather", self.weight(self.POSITIONS + 2, self.hidden, scale=1), indices)
 
 
 def waves(self):
-    place = self.op("Cast", self.count(self.start, self.end), to=F32)
+    position = self.op("Cast", self.count(self.start, self.end), to=F32)
     angle = self.op(
         "Mul",
-        self.column(place),
+        self.column(position),
         self.constant((10.0 ** -np.linspace(0, 4, self.hidden // 2)).astype(np.float32)),
     )
     return self.op("Concat", self.op("Sin", angle), self.op("Cos", angle), axis=-1)
@@ -35,13 +35,13 @@ def waves(self):
 
 def longer_queries(self, queries):
     """Scales queries by the logarithm of their position."""
-    place = self.op(
+    position = self.op(
         "Add",
         self.op("Cast", self.count(self.start, self.end), to=F32),
         self.constant(np.float32(2)),
     )
     return self.op(
-        "Mul", queries, self.op("Unsqueeze", self.op("Log", place), self.integers(0, 1, 3))
+        "Mul", queries, self.op("Unsqueeze", self.op("Log", position), self.integers(0, 1, 3))
     )
 
 
@@ -129,33 +129,33 @@ class Masked(WithPast):
         return self.op("And", Gpt.sees(self), real)
 
 
-def at(made):
+def at(expression):
     """Table rows indexed by expressions of positions."""
 
     def positions(self):
         return self.op(
             "Gather",
             self.weight(self.POSITIONS, self.hidden, scale=1),
-            made(self, self.count(self.start, self.end)),
+            expression(self, self.count(self.start, self.end)),
         )
 
     return positions
 
 
-def clamped(self, places):
-    return self.op("Min", places, self.constant(np.int64(19)))
+def clamped(self, indices):
+    return self.op("Min", indices, self.constant(np.int64(19)))
 
 
-def modulo(self, places):
-    return self.op("Mod", places, self.constant(np.int64(7)))
+def modulo(self, indices):
+    return self.op("Mod", indices, self.constant(np.int64(7)))
 
 
-def divided(self, places):
-    return self.op("Div", places, self.constant(np.int64(4)))
+def divided(self, indices):
+    return self.op("Div", indices, self.constant(np.int64(4)))
 
 
-def doubled(self, places):
-    return self.op("Mul", places, self.constant(np.int64(2)))
+def doubled(self, indices):
+    return self.op("Mul", indices, self.constant(np.int64(2)))
 
 
 def rows_and_columns(self):
@@ -241,7 +241,7 @@ def without_sinks(self, weights):
     )
 
 
-RIGHT = {
+ACCEPTED = {
     "plain": Gpt,
     "past": WithPast,
     "opt": variant(positions=from_two),
@@ -290,14 +290,13 @@ RIGHT = {
     "hidden-first": variant(head=hidden_beside("logits")),
     "pooled-beside": variant(head=mean_beside),
 }
-# Outputs are compared where the logits of tokens differ clearly.
 PROMPTS = [[0], [0, 0, 0, 0, 0], [36, 1, 2, 7, 30, 5, 9, 11, 13, 2, 2, 8]]
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", ACCEPTED)
 @pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
 def test_accepted_models(tpcc, tmp_path, name, grid):
-    written = RIGHT[name]()
+    written = ACCEPTED[name]()
     if written.HEADS % Grid.parse(grid).tp:
         pytest.skip("one head is not split")
     path = written.write(tmp_path / "model.onnx")
@@ -325,7 +324,7 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
     """For a model without a limit on tokens, a capacity that exceeds any machine's memory is
     rejected before loading, without side effects.
     """
-    path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
+    path = ACCEPTED["nowhere"]().write(tmp_path / "model.onnx")
     program = tpcc.compile(path, "tp2", "--generate")
     output = generate(program, [1, 2], 4).tokens
     for flags, words in (
@@ -353,8 +352,8 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
         result.refused(*words)
         assert not result.stdout
 
-    # Ranks of one machine share its memory. Each rank alone would have room for three quarters of
-    # it.
+    # Ranks of one machine share its memory: caches of three quarters of it fit one rank, but not
+    # two.
     machine = int(
         re.search(
             r"\((\d+) bytes\)",
@@ -388,8 +387,8 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
 
 
 def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
-    """A sequence with more tokens than the position table has rows ends with an error, and others
-    continue.
+    """A token of the logits for which the embedding has no row ends the sequence with an error,
+    unless it is a stop token.
     """
 
     class Wide(Gpt):
@@ -416,13 +415,13 @@ def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "made,most",
+    "expression,most",
     [(clamped, None), (modulo, None), (divided, 4 * Gpt.POSITIONS), (doubled, Gpt.POSITIONS // 2)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_sequence_limit(tpcc, tmp_path, made, most):
+def test_sequence_limit(tpcc, tmp_path, expression, most):
     """A sequence uses every row of the table, and then ends."""
-    path = variant(positions=at(made))().write(tmp_path / "model.onnx")
+    path = variant(positions=at(expression))().write(tmp_path / "model.onnx")
     program, reference = tpcc.compile(path, "tp2", "--generate"), Session(path)
     assert program.describe()["generation"]["max_sequence"] == most
     length = most or 300
@@ -440,8 +439,8 @@ def test_sequence_limit(tpcc, tmp_path, made, most):
         )
 
 
-@pytest.mark.parametrize("made", [divided, doubled])
-def test_wrong_limits_in_text_are_rejected(tmp_path, made):
+@pytest.mark.parametrize("expression", [divided, doubled])
+def test_wrong_limits_in_text_are_rejected(tmp_path, expression):
     """A limit that is one too large, or missing, makes a full cache index past the table's end."""
     imported, step, preallocated, edited = (
         tmp_path / f"{name}.mlir" for name in ("imported", "step", "preallocated", "edited")
@@ -450,7 +449,7 @@ def test_wrong_limits_in_text_are_rejected(tmp_path, made):
         [
             tool("tpc-translate"),
             "--import-onnx",
-            variant(positions=at(made))().write(tmp_path / "model.onnx"),
+            variant(positions=at(expression))().write(tmp_path / "model.onnx"),
             "-o",
             imported,
         ]

@@ -22,7 +22,7 @@ def last_slice(self, value):
 
 
 def last_row(self, value):
-    """[batch, hidden]"""
+    """Returns [batch, hidden], without a dimension of tokens."""
     return self.op("Gather", value, self.constant(np.int64(-1)), axis=1)
 
 
@@ -129,7 +129,7 @@ class OpAttention(WithPast):
 
 
 class Masked(WithPast):
-    """A mask that is looked up by indices, as optimum 2 writes it, of a size with a wrong name."""
+    """A mask that is gathered by indices, as optimum 2 writes it; its size has a wrong name."""
 
     MASK, KIND = "past + 1", I64
 

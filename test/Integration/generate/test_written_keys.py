@@ -37,13 +37,13 @@ def mixed(self, one, other):
     )
 
 
-def turned(self, x):
+def rotated(self, x):
     """Rotates the first 2 HALF elements, one half with the other; the others are unchanged."""
     halves = mixed(self, part(self, x, 0, HALF), part(self, x, HALF, 2 * HALF))
     return self.op("Concat", *halves, part(self, x, 2 * HALF, self.SIZE), axis=-1)
 
 
-def turned_in_pairs(self, x):
+def rotated_in_pairs(self, x):
     """Rotates neighboring elements."""
     pairs = mixed(self, part(self, x, 0, 2 * HALF, 2), part(self, x, 1, 2 * HALF, 2))
     apart = [self.op("Unsqueeze", each, self.integers(-1)) for each in pairs]
@@ -70,27 +70,30 @@ def tokens_first(self, x, function):
     )
 
 
-def both(function):
+def on_keys(function):
     return lambda self, keys, values: (function(self, keys), values)
 
 
 FORMS = {
-    "turned": both(turned),
-    "turned-in-pairs": both(turned_in_pairs),
-    "normed": both(normed),
-    "normed-tokens-first": both(lambda self, keys: tokens_first(self, keys, normed)),
-    "normed-and-turned": both(lambda self, keys: turned(self, normed(self, keys))),
-    "turned-and-normed": both(lambda self, keys: normed(self, turned(self, keys))),
-    "scaled": both(scaled),
-    "values-turned": lambda self, keys, values: (turned(self, keys), turned(self, values)),
+    "rotated": on_keys(rotated),
+    "rotated-in-pairs": on_keys(rotated_in_pairs),
+    "normed": on_keys(normed),
+    "normed-tokens-first": on_keys(lambda self, keys: tokens_first(self, keys, normed)),
+    "normed-and-rotated": on_keys(lambda self, keys: rotated(self, normed(self, keys))),
+    "rotated-and-normed": on_keys(lambda self, keys: normed(self, rotated(self, keys))),
+    "scaled": on_keys(scaled),
+    "values-rotated": lambda self, keys, values: (rotated(self, keys), rotated(self, values)),
     "values-scaled": lambda self, keys, values: (keys, scaled(self, values)),
-    "values-are-keys": lambda self, keys, values: (turned(self, keys),) * 2,
-    "values-of-keys": lambda self, keys, values: ((made := turned(self, keys)), scaled(self, made)),
+    "values-are-keys": lambda self, keys, values: (rotated(self, keys),) * 2,
+    "values-of-keys": lambda self, keys, values: (
+        (made := rotated(self, keys)),
+        scaled(self, made),
+    ),
 }
 # These need a past, because otherwise values that do not depend on tokens belong to no cache.
 FORMS_OF_PAST = {
     "values-constant": lambda self, keys, values: (
-        turned(self, keys),
+        rotated(self, keys),
         self.op("Expand", self.constant(np.float32(1)), self.op("Shape", values)),
     )
 }
@@ -104,7 +107,7 @@ def write(name, past, folder):
         {
             "PAST": past,
             "keys_and_values": (FORMS | FORMS_OF_PAST)[name],
-            "queries": lambda self, queries: turned(self, queries),
+            "queries": lambda self, queries: rotated(self, queries),
             "positions": lambda self: "",
         },
     )
@@ -172,5 +175,5 @@ def test_each_cache_is_written_once(tpcc, tmp_path, name):
     functions = text.count("tpc_buffer.attention ")  # identical layers share theirs
     caches = 1 if name == "values-are-keys" else 2
     assert states == 2 * caches and len(launches) + copies == caches * functions
-    by_kernels = {"values-turned": 2, "values-of-keys": 2}.get(name, 1)
+    by_kernels = {"values-rotated": 2, "values-of-keys": 2}.get(name, 1)
     assert len(launches) == by_kernels * functions, text

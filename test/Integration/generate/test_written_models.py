@@ -11,7 +11,7 @@ from onnx import helper
 from written import Gpt
 from written_variants import F32, FAR, I64, WithPast, hidden_beside, variant
 
-# Rejected variants, and words of their messages.
+# Parts of rejected models.
 
 
 def shifted(self, value):
@@ -193,6 +193,7 @@ def count_of_mask(self, value):
     )
 
 
+# Rejected models, and words of their messages.
 REFUSED = {
     "mean": (
         variant(
