@@ -24,28 +24,28 @@ def ranks_of(trace: str) -> list[Rank]:
 
     def use(thread):
         if thread in last:
-            product, choice = last.pop(thread)
-            ranks[thread].used[product].add(choice)
+            matmul, choice = last.pop(thread)
+            ranks[thread].used[matmul].add(choice)
 
     for match in filter(None, map(CALL.match, trace.splitlines())):
-        thread, name, product, algorithm, pace = match.groups()
+        thread, name, matmul, algorithm, pace = match.groups()
         ranks[thread].calls.append(name)
-        if product:
+        if matmul:
             use(thread)
-            last[thread] = product, (int(algorithm), float(pace))
+            last[thread] = matmul, (int(algorithm), float(pace))
         elif name == "cuEventElapsedTime":
-            product, choice = last.pop(thread)
-            ranks[thread].measured[product].add(choice)
+            matmul, choice = last.pop(thread)
+            ranks[thread].measured[matmul].add(choice)
     for thread in list(last):
         use(thread)
     return [rank for rank in ranks.values() if rank.used]
 
 
-def is_whole(product: str) -> bool:
+def is_fully_traced(matmul: str) -> bool:
     """Returns whether the trace shows all properties by which matmuls are tuned. If a bias is added
     without an epilogue, tuning depends on its alignment, which is not in the trace.
     """
-    return not product.endswith(":0:C")
+    return not matmul.endswith(":0:C")
 
 
 def wrong(ranks: list[Rank]) -> str:
@@ -55,20 +55,20 @@ def wrong(ranks: list[Rank]) -> str:
     """
     used, measured = defaultdict(set), defaultdict(list)
     for rank in ranks:
-        for product, choices in rank.used.items():
-            used[product] |= choices
-        for product, choices in rank.measured.items():
-            measured[product].append(choices)
+        for matmul, choices in rank.used.items():
+            used[matmul] |= choices
+        for matmul, choices in rank.measured.items():
+            measured[matmul].append(choices)
     if unused := measured.keys() - used.keys():
         return f"measures {', '.join(sorted(unused))}, which no step computes"
-    for product in filter(is_whole, sorted(used)):
-        by = measured[product]
-        if len(by) > 1 or len(used[product]) > 1:
+    for matmul in filter(is_fully_traced, sorted(used)):
+        by = measured[matmul]
+        if len(by) > 1 or len(used[matmul]) > 1:
             return (
-                f"{product} is measured by {len(by)} ranks, and computed by {sorted(used[product])}"
+                f"{matmul} is measured by {len(by)} ranks, and computed by {sorted(used[matmul])}"
             )
-        (choice,) = used[product]
-        # Times are up to a quarter too long.
+        (choice,) = used[matmul]
+        # Measured times are up to a quarter too long.
         if by and (choice not in by[0] or choice[1] > 1.25 * min(pace for _, pace in by[0])):
-            return f"{product} is computed by {choice}, and was measured as {sorted(by[0])}"
+            return f"{matmul} is computed by {choice}, and was measured as {sorted(by[0])}"
     return ""

@@ -1,6 +1,5 @@
-"""Checks in the driver's trace that later steps of a shape are one graph launch each.
-
-The launch allocates nothing and synchronizes only for its outputs.
+"""Checks the simulator's trace: later steps of a shape are one graph launch each, which allocates
+nothing and synchronizes only for its outputs; messages have streams of their own.
 """
 
 from __future__ import annotations
@@ -51,20 +50,20 @@ def wrong(trace: str, order: list, ranks: int) -> str:
         launches = [i for i, name in enumerate(calls) if name == "cuGraphLaunch"]
         if len(launches) != sum(known):
             return (
-                f"{len(launches)} launches of graphs in {sum(known)} steps of shapes that were"
-                " there before"
+                f"{len(launches)} launches of graphs in {sum(known)} steps of shapes that had"
+                " steps before"
             )
-        place = {step: launches[sum(known[:step])] for step in range(len(order)) if known[step]}
+        launch_of = {step: launches[sum(known[:step])] for step in range(len(order)) if known[step]}
         for step in range(1, len(order)):
             if not (known[step - 1] and known[step]):
                 continue
-            between = calls[place[step - 1] : place[step]]
+            between = calls[launch_of[step - 1] : launch_of[step]]
             # A recorded step has additional calls: the second of a shape, or one after another
             # shape's first, which may have reallocated memory.
             last = max(i for i in range(step) if order[i] == order[step])
-            more = set(between) - BETWEEN - WAITS if all(known[last:step]) else set()
-            if more := more | (MAKES - {"cuGraphInstantiateWithFlags"}) & set(between):
-                return f"before step {step}: {', '.join(sorted(more))}"
+            unexpected = set(between) - BETWEEN - WAITS if all(known[last:step]) else set()
+            if unexpected := unexpected | (MAKES - {"cuGraphInstantiateWithFlags"}) & set(between):
+                return f"before step {step}: {', '.join(sorted(unexpected))}"
             if (waits := [name for name in between if name in WAITS]) != ["cuStreamSynchronize"]:
                 return f"before step {step} it waits by {', '.join(waits)}"
     return ""

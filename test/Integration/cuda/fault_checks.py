@@ -1,6 +1,6 @@
 """Quick runs over the simulated libraries that detect seeded faults.
 
-Each check returns a failure text, or None.
+Each check returns a failure text, empty if there is none.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
     return "" if wanted in result.stderr else f"{what}: does not name the operation: {result.why()}"
 
 
-def check_place(program: Program, folder: Path) -> str:
-    """Checks that the memory estimate uses the GPU assigned to the process, not a smaller GPU.
-
-    Libraries allocate less workspace on a smaller GPU.
+def check_assigned_gpu(program: Program, folder: Path) -> str:
+    """Checks that the memory estimate is for the GPU assigned to the process: the second of two. It
+    is older, so libraries allocate less workspace.
     """
     with tempfile.TemporaryDirectory() as scratch:
         usage = Path(scratch) / "usage"
@@ -81,7 +80,7 @@ def check_place(program: Program, folder: Path) -> str:
         flags = [program.executable.path, *program.flags(Path(scratch))]
         if not (result := run(flags, LIMIT, env)).ok:
             return result.why()
-        device, held = usage.read_text().splitlines()[-1].split()
+        device, used = usage.read_text().splitlines()[-1].split()
         result = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
         first = re.search(r"needs? [0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)
         # Later steps are larger.
@@ -89,9 +88,9 @@ def check_place(program: Program, folder: Path) -> str:
             device != "1"
             or result.ok
             or not first
-            or not int(held) - (4 << 20) <= int(first[1]) <= int(held)
+            or not int(used) - (4 << 20) <= int(first[1]) <= int(used)
         ):
-            return f"takes {held} of GPU {device}; output: {result.why()}"
+            return f"takes {used} of GPU {device}; output: {result.why()}"
     return ""
 
 
@@ -109,12 +108,12 @@ def check_memory(program: Program, folder: Path) -> str:
         ]
         if not (result := run(flags, LIMIT, {**env, "TPC_SIM_USAGE": str(usage)})).ok:
             return result.why()
-        held = [int(line.split()[1]) for line in usage.read_text().splitlines()]
+        used = [int(line.split()[1]) for line in usage.read_text().splitlines()]
         result = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
         needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)
-        if result.ok or not needs or int(needs[1]) != max(held):
-            return f"uses {held} bytes, but prints: {result.why()}"
-        most = max(held)
+        if result.ok or not needs or int(needs[1]) != max(used):
+            return f"uses {used} bytes, but prints: {result.why()}"
+        most = max(used)
         for less in (
             {"TPC_SIM_MEMORY": str(most - 1)},
             {"TPC_SIM_MEMORY": str(most + 7), "TPC_SIM_TAKEN": "8"},
@@ -140,7 +139,7 @@ def check_memory(program: Program, folder: Path) -> str:
         return (
             ""
             if "a step with batch=64, sequence=64 needs" in result.stderr
-            else f"has no room for a step; output: {result.why()}"
+            else f"does not name the step that exceeds the memory; output: {result.why()}"
         )
 
 
@@ -203,7 +202,7 @@ def checks_of_library(scratch: Path) -> list:
         )
     wide = WideProgram(compiler, scratch, "wide", "tp1")
     checks.append(("programs on wide heads", LIBRARY, lambda folder: wide.check(folder, 1, 8)))
-    shown, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(
+    single, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(
         compiler, scratch, "gpt2-tiny", "tp2"
     )
     checks.insert(
@@ -219,13 +218,13 @@ def checks_of_library(scratch: Path) -> list:
     checks += checks_of_halves(compiler, scratch)
     checks.append(("memory", LIBRARY, lambda folder: check_memory(two, folder)))
     old = Program(compiler, scratch, "gpt2-tiny", "tp1", "sm_80")
-    checks.append(("memory", LIBRARY, lambda folder: check_place(old, folder)))
+    checks.append(("memory", LIBRARY, lambda folder: check_assigned_gpu(old, folder)))
     # With one rank, errors are local.
     checks += [
         (
             "injected errors",
             LIBRARY,
-            lambda folder, w=what, t=words: check_injected(shown, w, t, folder),
+            lambda folder, w=what, t=words: check_injected(single, w, t, folder),
         )
         for what, words in INJECTED
     ]

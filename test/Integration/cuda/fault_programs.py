@@ -54,10 +54,10 @@ STEPS = [
     (2, 5, 3),
     (2, 5, 3),
 ]
-# The steps of 12 layers have a batch for all micro-batches. They make 72 calls of attention, or
-# send six messages of growing size.
+# Steps of llama-deep-past, with a row for each of 6 micro-batches: 12 layers make 72 calls of
+# attention, or a stage sends six messages, which are larger in the third step.
 DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 9, 2), (6, 3, 2)]
-# Steps in 16 bits, with attention by cuDNN, which these seeds do not reject.
+# Steps in 16 bits. With these seeds, the simulated cuDNN does not reject attention.
 HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = (
     [(2, 64), (1, 70), (2, 64), (2, 64)],
     {"f16": 4, "bf16": 1},

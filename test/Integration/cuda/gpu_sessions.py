@@ -108,7 +108,7 @@ def same_outputs(shard):
 
 
 def large_results(shard):
-    """Results of more than 1 MiB, of which the caller keeps all, then few, and all at the end."""
+    """Results of more than 1 MiB stay valid after the caller frees other ones."""
     many = [MODEL.inputs(9, 30, seed=seed) for seed in range(4)]
     wanted = [MODEL.expected(given) for given in many]
     with on_gpus(shard) as session:
@@ -121,9 +121,9 @@ def large_results(shard):
 
 
 def every_option(folder):
-    """Options of the importer are tested on CPUs only."""
-    own = [session_options.make_configured, session_options.fixed_input]
-    programs = [make for make in session_options.PROGRAMS if make not in own]
+    """All options have an effect, except those of the importer, which are tested on CPUs only."""
+    of_importer = [session_options.make_configured, session_options.fixed_input]
+    programs = [make for make in session_options.PROGRAMS if make not in of_importer]
     covered = session_options.check(Path(folder), "cuda", programs)
     of_cpus = {"device_configuration", "weights_map", "fix_input", "quantize"}
     assert covered == set(compiler.option_names()) - of_cpus, covered

@@ -3,11 +3,12 @@
 
     seeded_faults.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
 
-seeded_faults.txt has small edits of runtime/cuda/library, of the communication plans, and of the
-generation loop. Each edit is applied to a copy, and must apply exactly once. The affected target
-(libtpc_cuda.so, a test program of the runtime, or the runtime linked into programs) is built in a
-scratch folder. Then checks run until one fails. They compare programs with ONNX Runtime and tokens
-with the CPU's, run GoogleTest programs of the runtime, find leaks, and inject errors.
+seeded_faults.txt has small edits of runtime/cuda/library, of the upload of weights, of the
+communication plans, and of the generation loop. Each edit is applied to a copy, and must apply
+exactly once. The affected target (libtpc_cuda.so, a test program of the runtime, or the runtime
+linked into programs) is built in a scratch folder. Then checks run until one fails. They compare
+programs with ONNX Runtime and tokens with the CPU's, run GoogleTest programs of the runtime, find
+leaks, and inject errors.
 
 --write writes the table of docs/reference/gpu-faults.md. --results names a file with the result of
 each fault. A later run continues from it, because results for unchanged sources stay valid.
@@ -65,8 +66,8 @@ class Fault:
     old: str
     new: str
     line: int  # line number in the list
-    equal_because: str = ""  # reason if the mutant is equivalent
-    turn: int = 0  # index within its kind
+    equal_because: str = ""  # reason why the fault changes no result
+    turn: int = 0  # number within its kind
 
     @property
     def name(self) -> str:
@@ -120,18 +121,18 @@ def find(fault: Fault, texts: dict[Path, str]) -> tuple[Path, str]:
     """
     gap = r"(?:\s|//[^\n]*\n)*"
     pattern = re.compile(gap.join(map(re.escape, re.findall(r"\w+|[^\w\s]", fault.old))))
-    places = [
+    matches = [
         (file, match)
         for file in files_of(fault.scope)
         for match in pattern.finditer(texts[file])
         # An edit matches whole words only.
         if not (re.match(r"\w", fault.old) and re.search(r"\w$", texts[file][: match.start()]))
     ]
-    if len(places) != 1:
+    if len(matches) != 1:
         raise LookupError(
-            f"seeded_faults.txt:{fault.line}: '{fault.old}' occurs {len(places)} times"
+            f"seeded_faults.txt:{fault.line}: '{fault.old}' occurs {len(matches)} times"
         )
-    file, match = places[0]
+    file, match = matches[0]
     return file, texts[file][: match.start()] + fault.new + texts[file][match.end() :]
 
 
@@ -286,35 +287,35 @@ class Checks:
         from fault_checks import CHECKS
 
         self.all = [check for check in CHECKS[scope](scratch) if re.search(wanted, check[0])]
-        self.right = scratch / f"right-{scope}"
+        self.original = scratch / f"original-{scope}"
         self.trusted: set[int] = set()
         self.lock = threading.Lock()
-        self.right.mkdir()
+        self.original.mkdir()
         for target in SCOPES[scope][1]:
-            shutil.copy(harness.BUILD / target, self.right)
+            shutil.copy(harness.BUILD / target, self.original)
 
-    def problem(self, place: int, to: Path) -> str:
-        name, _, check = self.all[place]
+    def problem(self, index: int, to: Path) -> str:
+        name, _, check = self.all[index]
         problem = check(to)
         if "ran past its limit" in problem:  # or the machine killed it
             problem = check(to)
         if not problem:
             return ""
         with self.lock:
-            if place not in self.trusted and (wrong := check(self.right)):
+            if index not in self.trusted and (wrong := check(self.original)):
                 raise SystemExit(f"{name} fails without a fault: {wrong}")
-            self.trusted.add(place)
+            self.trusted.add(index)
         return f"{name}: {problem}"
 
 
 def judge(
-    file: Path, text: str, build: Build, checks: Checks, places: list[int]
+    file: Path, text: str, build: Build, checks: Checks, order: list[int]
 ) -> tuple[str, str]:
     """Returns the state, and the check that found the fault or the reason that none did."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         to = Path(folder)
-        for place in places:
-            target = checks.all[place][1]
+        for index in order:
+            target = checks.all[index][1]
             if not (to / Path(target).name).exists() and (
                 problem := build.make(target, file, text, to)
             ):
@@ -341,7 +342,7 @@ class Run:
         self.known, self.useful = {}, defaultdict(Counter)  # kind -> findings per check
         for kind, check in FIRST.items():
             self.useful[kind][check] += 1
-        self.left, self.tried = [], {}
+        self.remaining, self.tried = [], {}
         if args.results and args.results.exists():
             before = json.loads(args.results.read_text())
             self.known = {
@@ -355,7 +356,7 @@ class Run:
         for fault, *_ in chosen:
             fault.turn = turns[fault.kind] = turns[fault.kind] + 1
         chosen = sorted(chosen, key=lambda entry: entry[0].turn)
-        self.left = [entry for entry in chosen if entry[0].equal_because]
+        self.remaining = [entry for entry in chosen if entry[0].equal_because]
         with ThreadPoolExecutor(self.args.jobs) as pool:
             list(
                 pool.map(
@@ -363,7 +364,7 @@ class Run:
                     [entry for entry in chosen if not entry[0].equal_because],
                 )
             )
-            list(pool.map(self.one, self.left))
+            list(pool.map(self.one, self.remaining))
         return sorted(self.rows, key=lambda row: row["line"])
 
     def one(self, entry, few: int | None = None) -> None:
@@ -375,18 +376,18 @@ class Run:
         else:
             with self.lock:
                 rest = [
-                    place
-                    for place in range(len(checks.all))
-                    if place not in self.tried.get(fault.line, [])
+                    index
+                    for index in range(len(checks.all))
+                    if index not in self.tried.get(fault.line, [])
                 ]
                 order = sorted(
-                    rest, key=lambda place: -self.useful[fault.kind][checks.all[place][0]]
+                    rest, key=lambda index: -self.useful[fault.kind][checks.all[index][0]]
                 )[:few]
             state, by = judge(file, text, self.build, checks, order)
             if state == "survived" and few:
                 with self.lock:
                     self.tried[fault.line] = order
-                    self.left.insert(0, entry)
+                    self.remaining.insert(0, entry)
                 return
         with self.lock:
             if state == "caught":
@@ -425,21 +426,21 @@ def main() -> int:
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="results of all, from which a run continues"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print a line for each fault")
     parser.add_argument("--apply", action="store_true", help="only check that all edits apply")
     args = parser.parse_args()
-    texts, chosen, rotten = all_texts(), [], 0
+    texts, chosen, stale = all_texts(), [], 0
     for fault in read_list(LIST.read_text()):
         if not re.search(args.only, fault.name):
             continue
         try:
             chosen.append((fault, *find(fault, texts)))
         except LookupError as error:
-            rotten += 1
+            stale += 1
             print(error, flush=True)
     if args.apply:
-        print(f"{len(chosen)} apply, {rotten} do not")
-        return 1 if rotten else 0
+        print(f"{len(chosen)} apply, {stale} do not")
+        return 1 if stale else 0
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         rows = Run(args, Path(folder), {fault.scope for fault, *_ in chosen}).all(chosen)
     states = Counter(row["state"] for row in rows)
@@ -449,7 +450,7 @@ def main() -> int:
     if args.write:
         write(text)
     counted = states["caught"] + states["survived"]
-    return 1 if rotten or states["refused"] or states["survived"] > counted / 100 else 0
+    return 1 if stale or states["refused"] or states["survived"] > counted / 100 else 0
 
 
 def keep(path: Path, rows: list[dict], known: dict) -> None:

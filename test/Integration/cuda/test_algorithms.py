@@ -1,4 +1,4 @@
-"""Matmul algorithms are measured by one of the ranks that share a shape, and kept in a file.
+"""Matmul algorithms are measured by one of the ranks that share a shape, and stored in a file.
 
 Algorithms of the simulated library have times that differ by seed, device and call, and different
 summation orders. Some fail to run.
@@ -13,7 +13,7 @@ import pytest
 from harness import BUILD
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
-from matmul_trace import is_whole, ranks_of, wrong
+from matmul_trace import is_fully_traced, ranks_of, wrong
 from simulator import UNOPTIMIZED, environment
 from tpc.reference import TOLERANCE, difference
 
@@ -52,17 +52,17 @@ def check_agreement(ranks):
     """
     assert not wrong(ranks)
     chosen = {
-        product: choice
+        matmul: choice
         for rank in ranks
-        for product, choices in rank.used.items()
-        if is_whole(product)
+        for matmul, choices in rank.used.items()
+        if is_fully_traced(matmul)
         for choice in choices
     }
     slow = sum(
         min(measured)[1] > 1.25 * min(pace for _, pace in measured)
         for rank in ranks
-        for product, measured in rank.measured.items()
-        if is_whole(product)
+        for matmul, measured in rank.measured.items()
+        if is_fully_traced(matmul)
     )
     return chosen, slow
 
@@ -106,9 +106,9 @@ def test_measurements_are_stored(step, tmp_path):
         assert not any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
     assert not any(rank.measured for rank in step("tp2", cache=cache)[0])
     # With --deterministic the cache is neither read nor written.
-    kept = (cache / "measured").read_bytes()
+    before = (cache / "measured").read_bytes()
     ranks, _ = step("tp2", "--deterministic", cache=cache, TPC_SIM_NAME="Other")
-    assert not any(rank.measured for rank in ranks) and (cache / "measured").read_bytes() == kept
+    assert not any(rank.measured for rank in ranks) and (cache / "measured").read_bytes() == before
 
 
 def test_installed_tables(step, tmp_path):
@@ -130,7 +130,7 @@ def test_installed_tables(step, tmp_path):
         assert not any(rank.measured for rank in ranks) and "note:" not in output
         assert check_agreement(ranks)[0] == check_agreement(first)[0]
     assert any(rank.measured for rank in step("tp2", **env, TPC_SIM_NAME="Toy")[0])
-    # The table has wrong results, the cache has right ones.
+    # The table has invalid results, the cache has valid ones.
     table.write_text("".join(line.partition("\t")[0] + "\tnothing\n" for line in lines))
     assert not any(rank.measured for rank in step("tp2", cache=cache, TPC_RUNTIME_DIR=library)[0])
     assert any(rank.measured for rank in step("tp2", TPC_RUNTIME_DIR=library)[0])
@@ -140,14 +140,14 @@ def test_damaged_caches_are_replaced(step, tmp_path):
     cache = tmp_path / "cache"
     step("tp1", cache=cache)
     file = cache / "measured"
-    right = file.read_bytes()
-    for wrong in (right[:-9], right.replace(b"f32", b"f16", 1), b"", b"\0" * 100):
-        file.write_bytes(wrong)
+    intact = file.read_bytes()
+    for damaged in (intact[:-9], intact.replace(b"f32", b"f16", 1), b"", b"\0" * 100):
+        file.write_bytes(damaged)
         ranks, output = step("tp1", cache=cache)
         assert ranks[0].measured and output.count(f"note: '{file}' is damaged") == 1
         ranks, output = step("tp1", cache=cache)
         assert not ranks[0].measured and "note:" not in output
-    file.write_bytes(right.replace(b"measurements 1", b"measurements 2"))
+    file.write_bytes(intact.replace(b"measurements 1", b"measurements 2"))
     assert "is of another version of tpc" in step("tp1", cache=cache)[1]
     # A path that is not a file is not changed.
     file.unlink()
@@ -197,5 +197,5 @@ def test_plans_outlive_steps(tpcc, tmp_path):
     )
     for rank in ranks_of(trace.read_text()):
         assert "cuGraphLaunch" not in rank.calls
-    # Keys are the matmuls' shapes and operand alignments, which depend on the end of the past.
+    # Algorithms are searched once for each shape and operand alignments; those depend on the past.
     assert len(asked) == len(set(asked)) < 2 * len(many) * len(rank.used) / 2

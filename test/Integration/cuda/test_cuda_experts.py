@@ -89,7 +89,7 @@ def draw(spec, counts):
         # Rows of 33 chunks of 16 bytes, and rows that are not aligned.
         ("f16", Experts(activation="relu", bias=True, inner=264, hidden=16), (11, 40)),
         ("bf16", Experts(inner=27), (1, 40)),
-        # The workspace has 127 rows of tokens and experts.
+        # The workspace has 127 rows; 128 tokens have 256 pairs of token and expert.
         pytest.param("bf16", Experts(inner=8192, hidden=8), (17, 128), marks=pytest.mark.long),
         pytest.param("bf16", Experts(inner=1048, bias=True), (1, 40), marks=pytest.mark.long),
         pytest.param("f16", Experts(hidden=33, bias=True), (1, 40), marks=pytest.mark.long),
@@ -121,7 +121,7 @@ def test_matrices_in_16_bits(tpcc, tmp_path, kind, spec, counts):
     ],
 )
 def test_layer_in_16_bits(tpcc, tmp_path, kind, spec):
-    """With gates. The results are those of the same numbers in f32, rounded once."""
+    """Results of experts with gates are those of the same numbers in f32, rounded once."""
     model = rounded_weights(single(spec), kind)
     session, name = Session(model.SerializeToString(), optimize=False), model.graph.output[0].name
     onnx.save(halve(model, kind), tmp_path / "half.onnx")

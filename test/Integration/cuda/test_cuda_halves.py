@@ -192,13 +192,13 @@ def test_cudnn_over_caches(tpcc, tmp_path):
 
     wanted, calls = generate(0)
     assert len(set(wanted.split())) > 8 and calls == 0
-    whole = [generate(32, seed=seed) for seed in range(4)]
-    parts = [generate(20, "--prefill-chunk", 20, seed=seed) for seed in range(4)]
-    assert {tokens for tokens, _ in whole + parts} == {wanted}
+    unchunked = [generate(32, seed=seed) for seed in range(4)]
+    chunked = [generate(20, "--prefill-chunk", 20, seed=seed) for seed in range(4)]
+    assert {tokens for tokens, _ in unchunked + chunked} == {wanted}
     # With some seeds cuDNN rejects graphs, or a plan fails when it runs.
-    layers = max(calls for _, calls in whole) // 2
-    assert layers > 0 and all(calls in (0, 2 * layers) for _, calls in whole), whole
-    assert max(calls for _, calls in parts) > 2 * layers, parts
+    layers = max(calls for _, calls in unchunked) // 2
+    assert layers > 0 and all(calls in (0, 2 * layers) for _, calls in unchunked), unchunked
+    assert max(calls for _, calls in chunked) > 2 * layers, chunked
     assert generate(32, "--deterministic") == (wanted, 0)
     assert generate(65) == (wanted, 0)
     run([program.path, *prompts], env=environment(TPC_CUDNN_QUERIES="many")).refused(

@@ -17,7 +17,7 @@ from models import MODELS
 from simulator import UNOPTIMIZED
 from simulator import environment as simulated
 
-took = {fate: [] for fate in PROMISED}
+times_of = {fate: [] for fate in PROMISED}
 long = pytest.mark.long
 
 
@@ -52,11 +52,11 @@ def test_failed_rank_is_named(tpcc, mpi, tmp_path, transport, fate):
 def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, seed):
     grid = [Grid(tp=2), Grid(tp=2, pp=2), Grid(tp=3), Grid(tp=2, dp=2)][seed % 4]
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, *UNOPTIMIZED)
-    took[transport, fate] += check_times(
+    times_of[transport, fate] += check_times(
         program, transport, fate, seed, tmp_path, environment(TPC_SIM_SEED=seed)
     )
     if seed == 49:
-        say_times(transport, fate, took[transport, fate])
+        say_times(transport, fate, times_of[transport, fate])
 
 
 # Operations of the second GPU during weight loading, in the first use of communicators, and in the

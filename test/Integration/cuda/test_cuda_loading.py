@@ -23,7 +23,7 @@ MODELS = Path(__file__).parents[2] / "Models"
 MODEL_OF = {**COMMITTED, **FAMILIES}
 
 
-def anonymous_at_most(folder, command, **env):
+def max_anonymous_bytes(folder, command, **env):
     """Returns the maximum anonymous memory until --verbose reports loaded weights. It includes
     memory that the simulated driver pins, but not device memory. Later memory use of matmuls is the
     simulator's own.
@@ -91,7 +91,7 @@ def test_host_memory_of_loading(tpcc, tmp_path, weights):
         folder.mkdir()
         executable = tpcc.compile(products(folder, count, size), "tp1", *UNOPTIMIZED)
         most.append(
-            anonymous_at_most(
+            max_anonymous_bytes(
                 folder,
                 [
                     executable.path,
@@ -158,7 +158,7 @@ def test_loading_500_megabytes(tpcc, tmp_path):
         "batch=1,sequence=1",
     ]
     assert executable.describe()["ranks"][0]["weight_bytes"] > 490e6
-    assert anonymous_at_most(tmp_path, command) <= 200 << 20
+    assert max_anonymous_bytes(tmp_path, command) <= 200 << 20
 
 
 @pytest.mark.skipif(

@@ -61,11 +61,11 @@ class Run:
         )
         for name, wanted in self.expected.items():
             assert difference(actual[name], wanted).relative <= TOLERANCE
-        held = {}
+        used = {}
         for line in usage.read_text().splitlines():
             device, bytes = map(int, line.split())
-            held[device] = max(held.get(device, 0), bytes)
-        return held
+            used[device] = max(used.get(device, 0), bytes)
+        return used
 
     def refused(self, memory, *flags, transport="threads", **env):
         """Returns the bytes that the message reports as needed on the first device with too little
@@ -108,13 +108,13 @@ def plan(tpcc, model, memory, sizes, *flags):
 def test_estimate_equals_use(tpcc, tmp_path, model, grid):
     executable = tpcc.compile(model.path, grid, *UNOPTIMIZED)
     run = Run(tmp_path, executable, model, 24, 16, past=3)
-    held = run()
-    most = max(held.values())
-    assert run.refused("1MiB") in held.values()
+    used = run()
+    most = max(used.values())
+    assert run.refused("1MiB") in used.values()
     assert run.refused(most - 1) == most
     # The amount in the message suffices.
-    assert run(memory=most) == held
-    # tpcc's estimate before compilation is at least that, and not much more.
+    assert run(memory=most) == used
+    # The estimate of --memory-plan is at least the use, and at most 25% and 16 MiB larger.
     if grid.dp == 1 and not grid.sp and grid.tp * grid.pp <= 2:
         row = next(
             row
@@ -147,7 +147,7 @@ def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
 
 def test_different_gpus(tpcc, tmp_path):
     """Each rank's estimate is for its own GPU: libraries use less memory on older ones. Other
-    processes may already use some of it.
+    processes may already use memory of a GPU.
     """
     executable = tpcc.compile(
         COMMITTED["gpt2-tiny"].path, "tp2", *UNOPTIMIZED
@@ -155,13 +155,13 @@ def test_different_gpus(tpcc, tmp_path):
     program = by_rank(executable, tmp_path, "export LOCAL_RANK=$((1 - RANK))")
     run = Run(tmp_path, program, COMMITTED["gpt2-tiny"], 24, 16)
     unlike = {"TPC_SIM_CAPABILITY": "9.0,8.0", "transport": "tcp"}
-    held = run(**unlike)
-    assert held[0] > held[1] + (16 << 20)
-    assert run.refused(held[1] - 1, **unlike) in held.values()
-    assert run.refused(held[0] - 1, **unlike) == held[0]
-    assert run(held[0], **unlike) == held
-    assert run.refused(held[0] + 99, **unlike, TPC_SIM_TAKEN="100") == held[0]
-    assert run(held[0] + 100, **unlike, TPC_SIM_TAKEN="100") == held
+    used = run(**unlike)
+    assert used[0] > used[1] + (16 << 20)
+    assert run.refused(used[1] - 1, **unlike) in used.values()
+    assert run.refused(used[0] - 1, **unlike) == used[0]
+    assert run(used[0], **unlike) == used
+    assert run.refused(used[0] + 99, **unlike, TPC_SIM_TAKEN="100") == used[0]
+    assert run(used[0] + 100, **unlike, TPC_SIM_TAKEN="100") == used
 
 
 def test_other_sizes_later(tpcc, tmp_path):
@@ -268,7 +268,7 @@ def test_describe_device(tpcc):
     assert "processors: " in cpu.stdout
 
 
-def test_which_gpu_a_rank_has(tpcc, tmp_path):
+def test_gpu_of_a_rank(tpcc, tmp_path):
     """If ranks are processes, each uses the GPU of its local rank. Two ranks on one GPU are an
     error unless sharing is allowed.
     """

@@ -1,4 +1,4 @@
-"""Programs with `--overlap` on GPU ranks: started all-reduces run on a second stream."""
+"""Programs with `--overlap` on GPU ranks: all-reduces of chunks run on a second stream."""
 
 import collections
 
@@ -44,6 +44,6 @@ def test_streams(tpcc, tmp_path, overlap):
     for counts in ranks.values():
         # Two all-reduces in each layer, of four chunks with the flag. That of the embedding and the
         # first use of the communicator are on the stream of kernels.
-        started = [4 * 2 * TINY.layers] if overlap == "on" else []
-        others = 2 if started else 2 + 2 * TINY.layers
-        assert sorted(counts.values()) == [others, *started]
+        chunked = [4 * 2 * TINY.layers] if overlap == "on" else []
+        others = 2 if chunked else 2 + 2 * TINY.layers
+        assert sorted(counts.values()) == [others, *chunked]

@@ -1,4 +1,7 @@
-"""Machine requirements of GPU programs. test_cuda_families.py has their results."""
+"""GPU programs without a driver or the runtime's library, failures of GPUs, and released resources.
+
+test_cuda_families.py checks results.
+"""
 
 import re
 import shutil
@@ -59,9 +62,7 @@ def test_gpu_library_of_another_runtime(tpcc, tmp_path):
     ],
 )
 def test_gpu_failures_are_reported(tpcc, injection, words):
-    """Memory is released during cleanup. A failed device rejects that as well; the message reports
-    the original error.
-    """
+    """A failed device also rejects calls that release memory; the message has the first error."""
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp1", "--target=cuda")
     executable.call(
         ["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1"],

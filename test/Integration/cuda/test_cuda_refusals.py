@@ -1,6 +1,6 @@
-"""GPU programs detect missing or unsuitable libraries and devices, and truncated files.
+"""Errors of GPU programs: unsuitable libraries and devices, little memory, bad inputs and files.
 
-Every rank reports the problem before it loads weights, or uses a fallback.
+Ranks report unsuitable libraries and devices before they load weights, or use a fallback.
 """
 
 import os
@@ -149,9 +149,7 @@ def test_without_nccl(tpcc, mpi, tmp_path, transport):
     ],
 )
 def test_without_cudnn(tpcc, tmp_path, version, create, noted):
-    """Generated kernels also compute 16-bit attention, with the accuracy of cases for which cuDNN
-    has no plan.
-    """
+    """Without a usable cuDNN, generated kernels compute 16-bit attention."""
     path, inputs = tmp_path / "half.onnx", {
         "input_ids": np.random.default_rng(5).integers(0, 60, (1, 64))
     }
@@ -210,8 +208,8 @@ def test_rejected_machine_code(tpcc, tmp_path):
     ]
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
     loads = re.findall(r"cuModuleLoadDataEx = (\d+)", trace.read_text())
-    # Kernels that upload weights may be loaded before. Errors of the driver are those for code of
-    # another GPU, and for invalid code.
+    # Kernels that upload weights may be loaded before. The driver returns error 209 for code of
+    # another GPU, and 200 for invalid code.
     refused = next(i for i, load in enumerate(loads) if load != "0")
     assert loads[refused] in ("200", "209") and loads[refused + 1 :] == ["0"], loads
 
@@ -266,7 +264,9 @@ def test_unsupported_kernels(tpcc, architecture, env, words, transport):
 
 
 def test_little_free_memory_is_noted(tpcc, tmp_path):
-    """The memory that libraries and the driver use themselves is unknown."""
+    """A note says that less than 256 MiB beyond the estimate may not suffice: it is not known what
+    libraries and the driver use themselves.
+    """
     program, usage = tpcc.compile(MODEL.path, "tp1", *UNOPTIMIZED), tmp_path / "usage"
     assert "suffice" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
     most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
@@ -290,8 +290,8 @@ ALWAYS_FAIL = {"oom": (2, 7), "pinned": (2, 6)}  # allocations without an altern
     ],
 )
 def test_memory_used_by_others(tpcc, tmp_path, what, number):
-    """Fails each of about ten allocations after the estimate. If NCCL has no memory of its own,
-    buffers are allocated elsewhere, and the results are the same.
+    """Makes one allocation after the estimate fail in each run (a program makes about ten). If NCCL
+    cannot allocate, buffers are allocated elsewhere, with the same results.
     """
     program, given = tpcc.compile(
         MODEL.path, "tp1" if what == "pinned" else "tp2", *UNOPTIMIZED
@@ -333,7 +333,7 @@ def test_matmuls_without_an_algorithm(tpcc, tmp_path):
     """
     program, given = tpcc.compile(MODEL.path, "tp1", *UNOPTIMIZED), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])
-    met = []
+    succeeded = []
     for number in range(1, 7):
         result = program.call(
             [
@@ -345,8 +345,8 @@ def test_matmuls_without_an_algorithm(tpcc, tmp_path):
             env=environment(TPC_SIM_INJECT=f"heuristic@{number}"),
             timeout=60,
         )
-        met.append(result.returncode == 0)
-        if met[-1]:
+        succeeded.append(result.returncode == 0)
+        if succeeded[-1]:
             assert (
                 difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative
                 <= TOLERANCE
@@ -356,7 +356,7 @@ def test_matmuls_without_an_algorithm(tpcc, tmp_path):
                 r"cuBLASLt 13[.0-9]+ does not support a matmul of 10 x \d+ x \d+ in f32",
                 the_error(result),
             )
-    assert {True, False} == set(met)
+    assert {True, False} == set(succeeded)
 
 
 # Device assignment

@@ -36,25 +36,25 @@ def test_adamw_and_resume(training, grid, tmp_path):
     """
     program, trace = training.compile(ADAMW, grid, *UNOPTIMIZED), tmp_path / "trace"
     flags = {"rate": 0.05, "warmup": 4}
-    whole = training.run(
-        program, 6, save=tmp_path / "whole", env=environment(TPC_SIM_TRACE=trace), **flags
+    uninterrupted = training.run(
+        program, 6, save=tmp_path / "uninterrupted", env=environment(TPC_SIM_TRACE=trace), **flags
     )
     rates = [0.0125, 0.025, 0.0375] + [0.05] * 3
-    reference = compare(training, whole, "adamw", rates, decay=0.1, clip=0.5)
-    for name, values in checkpoint.read_tensors(tmp_path / "whole").items():
+    reference = compare(training, uninterrupted, "adamw", rates, decay=0.1, clip=0.5)
+    for name, values in checkpoint.read_tensors(tmp_path / "uninterrupted").items():
         np.testing.assert_allclose(values, reference.weights[name], atol=1e-4)
     assert not step_trace.wrong(trace.read_text(), ["step"] * 6, program.grid.ranks)
     parts, flags = tmp_path / "parts", {**flags, "env": environment()}
     lines = training.run(program, 4, save=parts, **flags)
     lines += training.run(program, 6, save=parts, resume=parts, **flags)
-    assert without_speed(lines) == without_speed(whole)
+    assert without_speed(lines) == without_speed(uninterrupted)
     for rank in range(program.grid.ranks):
         name = f"step-6/rank-{rank}.safetensors"
-        assert (tmp_path / "whole" / name).read_bytes() == (parts / name).read_bytes()
+        assert (tmp_path / "uninterrupted" / name).read_bytes() == (parts / name).read_bytes()
 
 
 def test_nan_stops(training, tmp_path):
-    """A step that is not finite after recorded ones is repeated op by op."""
+    """If a step after recorded ones has a result that is not finite, it is repeated op by op."""
     program = training.compile(ADAMW, "dp2,mb3", *UNOPTIMIZED)
     fail(
         training,
@@ -92,7 +92,7 @@ def test_gpt2(tpcc, grid, optimizer, tmp_path):
 @long
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 def test_16_bits(tpcc, precision, tmp_path):
-    """With matmuls in 16 bits, losses are PyTorch's of f32 to 1%, and the state is f32."""
+    """With matmuls in 16 bits, losses are within 1% of PyTorch's in f32, and the state is f32."""
     arguments = (f"--precision={precision}", *FLAGS)
     lines, expected = train_gpt2(
         tpcc, "tp2,sp", "adamw:decay=0.1,clip=1", tmp_path, *arguments, env=environment()

@@ -90,7 +90,7 @@ def test_one_copy_of_each_weight(tmp_path, grid):
 @pytest.mark.parametrize(
     "name,form,grid,widths",
     [
-        # Heads of 8: 4 of 4 query heads, each of Q, K and V; 2 at tp2.
+        # Q, K and V of 4 heads of 8, or at tp2 of 2 heads.
         ("gpt2-tiny", "", "tp1", [96]),
         ("gpt2-tiny", "", "tp2", [48]),
         # 8 query and 2 kv heads of 4; gate and up.

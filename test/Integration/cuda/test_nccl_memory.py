@@ -1,6 +1,6 @@
-"""Frame memory from NCCL is registered with every communicator, and deregistered before its end.
+"""Frame memory from NCCL is registered with every communicator.
 
-Deregistration also precedes the destruction of the communicators.
+It is deregistered before it is freed, and before communicators are destroyed.
 """
 
 import re
@@ -17,7 +17,7 @@ STEPS = [(1, 2), (2, 5), (2, 5), (40, 8), (2, 5), (2, 5), (1, 2), (1, 2)]
 
 
 def steps(executable, tmp_path, **env):
-    """Returns the trace of some steps, after checking that the libraries have no finding."""
+    """Runs STEPS, checks that the libraries have no finding, and counts the calls of functions."""
     findings, trace = tmp_path / "findings", tmp_path / "trace"
     findings.unlink(missing_ok=True)
     many = [MODEL.inputs(batch, sequence, seed=i) for i, (batch, sequence) in enumerate(STEPS)]

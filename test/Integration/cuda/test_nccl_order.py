@@ -33,7 +33,9 @@ TYPES = {"f32": ("float32", 4)}
 
 
 def traced(path):
-    """Maps a process to its calls, as (call, kind, count, type, rest, communicator, members)."""
+    """Maps a process to its calls, as (call, count, type, reduction, peer, communicator,
+    number of members).
+    """
     found = {}
     line = re.compile(
         r"(\d+) \d+ nccl(\w+) (?:(\w+) of (\d+) (\w+)(?:, (\w+))?(?:, root \d+)?(?: (?:to|from)"
@@ -80,12 +82,12 @@ class Certificate:
 
     def rank_at(self, coordinates):
         return sum(
-            coordinates[axis] * math.prod(self.sizes[before] for before in self.order[:place])
-            for place, axis in enumerate(self.order)
+            coordinates[axis] * math.prod(self.sizes[before] for before in self.order[:position])
+            for position, axis in enumerate(self.order)
         )
 
     def group(self, rank, axes):
-        """Returns the world ranks, in ascending order."""
+        """Returns the ranks of a group in the world, in ascending order."""
         here = self.coordinates(rank)
         return tuple(
             sorted(
@@ -153,7 +155,7 @@ class Certificate:
         created.
         """
         used = set()
-        for place, stage in enumerate(self.stages):
+        for stage in self.stages:
             for op in self.operations(stage):
                 used.update(groups_of(op))
         several = [
@@ -225,7 +227,7 @@ def test_calls_equal_those_of_the_certificate(tpcc, tmp_path, name, grid):
             if not call.startswith("Comm")
         ]
         step = list(certificate.calls(rank))
-        # Calls of a recorded step occur once.
+        # A step that is recorded and replayed makes its calls once.
         count = max(1, min(steps, len(called) // max(1, len(step))))
         pairs = list(itertools.zip_longest(called, step * count))
         different = next((i for i, (actual, wanted) in enumerate(pairs) if actual != wanted), None)

@@ -12,7 +12,7 @@ TOOL = Path(__file__).resolve().with_name("seeded_faults.py")
 
 
 def read_and_locate():
-    """Returns the listed faults, and errors of those whose edit does not apply."""
+    """Returns the listed faults, and errors of edits that do not match the sources exactly once."""
     import seeded_faults
 
     texts, stale = seeded_faults.all_texts(), []
@@ -52,7 +52,7 @@ def test_an_edit_applies_once():
 
 @pytest.mark.long
 def test_faults_are_found():
-    """Findings of the simulator are wanted here, so they are discarded, not checked by conftest."""
+    """Seeded faults cause findings of the simulator, so findings must not fail this test."""
     assert not read_and_locate()[1]
     run(
         [sys.executable, TOOL, "--jobs", "2"],

@@ -139,7 +139,7 @@ def is_prefill(step: list[tuple[int, int, int, str]]) -> bool:
 
 def steps_of(file: Path) -> list[list[tuple[int, int, int, str]]]:
     """Returns the kernels of each step in the order of their begin. A step ends with the choice of
-    its token; kernels that prepare the next step count there.
+    its token; kernels that prepare the next step belong to it.
     """
     rows = sorted(
         (int(begin), int(end), int(blocks), name)

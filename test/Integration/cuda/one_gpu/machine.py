@@ -67,8 +67,8 @@ class Machine:
         ).ok
 
     def loader_env(self) -> dict[str, str]:
-        """Returns the environment of programs that find libraries only through the loader. Folders
-        of the caller's LD_LIBRARY_PATH come first, so that its driver is found.
+        """Returns the environment of programs that find libraries only through the loader. The
+        caller's LD_LIBRARY_PATH comes first, so that its driver is found.
         """
         paths = [
             os.environ.get("LD_LIBRARY_PATH", ""),

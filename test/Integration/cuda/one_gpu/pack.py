@@ -82,7 +82,7 @@ LLAMA_1B = {
     "ffn": 8192,
     "vocab": 128256,
 }
-# Name -> shape, capacity of caches, and prompts of the requests in their order.
+# Name -> shape, capacity of caches, and lengths of the prompts of successive requests.
 GENERATION = {
     "GPT-2 124M": (BENCHMARKS["GPT-2 124M"], 1024, [512] * 3),
     "LLaMA-3.2-1B shape": (LLAMA_1B, 2560, [512] * 3 + [2048] * 3),
@@ -113,14 +113,14 @@ MOST_BYTES = 64 << 20
 
 
 def count_weights(g: dict) -> tuple[int, int]:
-    """Returns the number of all weights, and of those that are factors of each token."""
+    """Returns the number of all weights, and of those that each token is multiplied by."""
     hidden, head = g["hidden"], g["vocab"] * g["hidden"]
     if g["kind"] == "gpt":
-        products = g["layers"] * 12 * hidden**2 + head
-        return products + head + g["positions"] * hidden + g["layers"] * 13 * hidden, products
+        multiplied = g["layers"] * 12 * hidden**2 + head
+        return multiplied + head + g["positions"] * hidden + g["layers"] * 13 * hidden, multiplied
     kv = 2 * hidden * hidden * g["kv_heads"] // g["heads"]
-    products = g["layers"] * (2 * hidden**2 + kv + 3 * hidden * g["ffn"]) + head
-    return products + head + (2 * g["layers"] + 1) * hidden, products
+    multiplied = g["layers"] * (2 * hidden**2 + kv + 3 * hidden * g["ffn"]) + head
+    return multiplied + head + (2 * g["layers"] + 1) * hidden, multiplied
 
 
 class Packer:
@@ -166,7 +166,7 @@ class Packer:
             np.save(self.folder / to / f"{name}.npy", array)
 
     def pack_model(self, name: str, outputs: list[str]) -> None:
-        """Writes its weights, inputs, and ONNX Runtime's results."""
+        """Writes a model's weights and inputs, and ONNX Runtime's results."""
         model = ALL[name]
         shutil.copy(model.path, self.folder / "models")
         steps = STEPS[:3] if self.options.quick else STEPS
@@ -404,7 +404,7 @@ class Packer:
         )
         if size > MOST_BYTES:
             raise SystemExit(
-                f"run pack: {archive} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} that"
-                " are carried"
+                f"run pack: {archive} has {size >> 20} MiB, more than the limit of"
+                f" {MOST_BYTES >> 20} MiB: pack fewer programs (PROGRAMS)"
             )
         return 0

@@ -1,7 +1,7 @@
 """Training: losses against the CPU, and tokens per second in bf16 next to PyTorch.
 
-Weights and tokens are random. Both optimize by AdamW in f32, with matmuls in bf16: PyTorch by
-autocast, eager and compiled.
+Weights and tokens are random. tpc and PyTorch optimize by AdamW in f32, with matmuls in
+bf16: PyTorch by autocast, eager and compiled.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PROVES = "training computes the CPU's losses; its speed on this device is for th
 LIMIT = 240
 # Steps that allocate memory, tune matmuls and record the graph.
 WARMUP = 3
-# Bytes per weight: the weight, two moments, their new elements and the gradient, all f32; a copy in
-# bf16.
+# Bytes per weight: the weight, two moments, new values of these three and the gradient, all in f32;
+# a copy in bf16.
 STATE = 30
-# A forward step and a backward step of twice its operations.
+# A backward step has twice the operations of a forward step.
 PASSES = 3
 
 

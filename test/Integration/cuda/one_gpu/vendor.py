@@ -14,11 +14,11 @@ from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64,
 
 import numpy as np
 
-# Type of operands -> its number and bytes. Sums are in f32.
+# Type of operands -> its number in cudaDataType, and bytes. Sums are in f32.
 TYPES = {"f32": (0, 4), "bf16": (14, 2)}
 COMPUTE_32F = 68
 WORKSPACE = 32 << 20
-ROUNDS = 7
+BATCHES = 7
 
 
 class Algorithm(ctypes.Structure):
@@ -68,8 +68,9 @@ class Device:
         free, total = c_size_t(), c_size_t()
         self.call("cuMemGetInfo_v2", byref(free), byref(total))
         self.blas.cublasLtGetVersion.restype = c_size_t
-        drawn = np.random.default_rng(0).standard_normal(16 << 20, dtype=np.float32)
-        self.drawn = {"f32": drawn, "bf16": (drawn.view(np.uint32) >> 16).astype(np.uint16)}
+        random_values = np.random.default_rng(0).standard_normal(16 << 20, dtype=np.float32)
+        high_halves = (random_values.view(np.uint32) >> 16).astype(np.uint16)
+        self.random_values = {"f32": random_values, "bf16": high_halves}
         self.facts = {
             "device": name.value.decode(),
             "driver": version.value,
@@ -82,15 +83,15 @@ class Device:
         check(getattr(self.cuda, name)(*arguments), name)
 
     def allocate(self, size: int, kind: str = "f32") -> c_uint64:
-        address, drawn = c_uint64(), self.drawn[kind]
+        address, random_values = c_uint64(), self.random_values[kind]
         self.call("cuMemAlloc_v2", byref(address), c_size_t(size))
         # Operands are random, because with zeros GPUs use less power and run at higher clocks.
-        for start in range(0, size, drawn.nbytes):
+        for start in range(0, size, random_values.nbytes):
             self.call(
                 "cuMemcpyHtoDAsync_v2",
                 c_uint64(address.value + start),
-                drawn.ctypes.data_as(c_void_p),
-                c_size_t(min(size - start, drawn.nbytes)),
+                random_values.ctypes.data_as(c_void_p),
+                c_size_t(min(size - start, random_values.nbytes)),
                 self.stream,
             )
         return address
@@ -102,16 +103,16 @@ class Device:
         begin, end, best = c_void_p(), c_void_p(), float("inf")
         for event in (begin, end):
             self.call("cuEventCreate", byref(event), 0)
-        for round in range(ROUNDS + 1):
+        for batch in range(BATCHES + 1):
             self.call("cuEventRecord", begin, self.stream)
             for _ in range(times):
                 work()
             self.call("cuEventRecord", end, self.stream)
             self.call("cuEventSynchronize", end)
-            passed = c_float()
-            self.call("cuEventElapsedTime", byref(passed), begin, end)
-            if round:
-                best = min(best, passed.value / 1e3 / times)
+            elapsed = c_float()
+            self.call("cuEventElapsedTime", byref(elapsed), begin, end)
+            if batch:
+                best = min(best, elapsed.value / 1e3 / times)
         return best
 
     def bandwidth(self, size: int) -> float:
@@ -123,7 +124,7 @@ class Device:
             self.call("cuMemFree_v2", block)
         return 2 * size / seconds  # read and written
 
-    def products(self, n: int, kind: str = "f32") -> float:
+    def matmul_rate(self, n: int, kind: str = "f32") -> float:
         """Returns the operations per second of the fastest algorithm for n x n matrices."""
         number, size = TYPES[kind]
         blas, handle = self.blas, c_void_p()
@@ -146,7 +147,7 @@ class Device:
             ),
             "workspace",
         )
-        # Only the alignment matters: blocks are aligned to 256.
+        # Minimum alignments of A, B, C and D: allocations are aligned to 256 bytes.
         for attribute in (5, 6, 7, 8):
             check(
                 blas.cublasLtMatmulPreferenceSetAttribute(
@@ -206,8 +207,8 @@ def main(arguments: list[str]) -> None:
     size, mebibytes = (int(word) for word in arguments[1:] + ["8192", "1024"][len(arguments) - 1 :])
     # Copies come first, because matmuls heat the device, which lowers clocks.
     result = {**device.facts, "bytes_per_second": device.bandwidth(mebibytes << 20)}
-    result["flops_per_second"] = device.products(size)
-    result["bf16_flops_per_second"] = device.products(size, "bf16")
+    result["flops_per_second"] = device.matmul_rate(size)
+    result["bf16_flops_per_second"] = device.matmul_rate(size, "bf16")
     print(json.dumps(result))
 
 
