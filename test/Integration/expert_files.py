@@ -1,4 +1,4 @@
-"""Small ONNX files with random mixtures of experts.
+"""Small ONNX files of mixtures of experts with random weights.
 
 The forms are com.microsoft.MoE, and torch exports of experts that gather their weights
 (`batched_mm` of transformers).

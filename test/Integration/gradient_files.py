@@ -1,4 +1,4 @@
-"""Expected gradients, PyTorch's (test/Models/gradients.py), and programs that compute them."""
+"""Gradients that PyTorch computed (test/Models/gradients.py), and programs that compute them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Converts models as if they were exported after .half()."""
+"""Converts models to 16 bits, as if they were exported after .half(), and back to f32."""
 
 import numpy as np
 import onnx

@@ -54,8 +54,8 @@ def stale_tools() -> list[tuple[Path, Path]]:
 
 
 def find_cuda_tool(name: str) -> Path | None:
-    """Searches in the folders in which tpcc searches ptxas: if CUDA_HOME is set, only there.
-    Other tools may also be in PATH, or in a package of PyPI.
+    """Searches where tpcc searches ptxas: in CUDA_HOME/bin if CUDA_HOME is set, else in PATH and
+    /usr/local/cuda/bin. Other tools may also be in PATH, or in a package of this Python.
     """
     home = os.environ.get("CUDA_HOME")
     found = shutil.which(name, path=f"{home}/bin" if home else None) or (
@@ -88,7 +88,7 @@ class Grid:
 
     @property
     def ranks(self) -> int:
-        # Without dp, the ranks of ep that tp does not have are added.
+        # Without dp, ep adds ranks to those of tp.
         experts = (self.etp or self.tp) * self.ep
         return (experts if self.dp == 1 else self.tp * self.dp) * self.pp
 

@@ -63,7 +63,7 @@ def is_there(process):
 def until(condition, seconds=120):
     clock = LoadClock()
     while not condition():
-        assert clock.seconds() < seconds, "it takes too long"
+        assert clock.seconds() < seconds, f"the condition does not hold within {seconds} s"
         time.sleep(0.01)
 
 
@@ -114,8 +114,8 @@ class Steps:
 
 
 def check(program, transport, fate, seed, log, more=None, arguments=BENCH):
-    """Returns the seconds until a message named the rank and until all ended. `more`:
-    environment."""
+    """Kills or freezes a random rank. Returns the seconds until a message names it, and until all
+    processes have ended. `more`: environment variables."""
     draw = random.Random(seed)
     number, words = FATES[fate]
     with Steps(program, transport, log, more, arguments) as steps:
@@ -143,8 +143,8 @@ def check(program, transport, fate, seed, log, more=None, arguments=BENCH):
 
 
 def check_start(program, transport, fate, seed, log, more=None):
-    """Checks the same within the first second, in any state of the connections. Both returned times
-    are the seconds until all ranks have ended, 0 where the start had to time out.
+    """Kills or freezes a rank in the first second, in any state of the connections. Both returned
+    times are the seconds until all ranks have ended, or 0 if the start timed out.
     """
     draw = random.Random(seed)
     victim, moment = draw.randrange(program.grid.ranks), draw.uniform(0, 1)
@@ -155,7 +155,7 @@ def check_start(program, transport, fate, seed, log, more=None):
         os.kill(processes_of(program.path)[victim], FATES[fate][0])
         begin = time.monotonic()
         words = "is frozen" if fate == "freeze" else "has ended"
-        # Without a launcher, a rank that ends before it connects is an absent rank until the start
+        # Without a launcher, a rank that ends before it connects is reported only when the start
         # times out.
         never = rf"^error: rank {victim} has not connected to .* within {START_TIMEOUT} s"
         # If mpirun detects the killed rank first, it ends the others and names the rank.
@@ -193,7 +193,9 @@ def end_launcher(run, may_hang):
 
 @contextlib.contextmanager
 def control_group(version):
-    """Makes a control group, and yields a function that freezes a process by means of it."""
+    """Makes a control group, and yields functions: one moves a process to it and freezes it, the
+    other thaws it.
+    """
     root = {1: "/sys/fs/cgroup/freezer", 2: "/sys/fs/cgroup/unified"}[version]
     if version == 2 and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         root = "/sys/fs/cgroup"
@@ -247,7 +249,7 @@ def check_group(program, transport, version, seed, log):
         until(lambda: named.search(steps.printed()))
         seconds = time.monotonic() - begin
         if version == 1:
-            # SIGKILL waits for the thaw.
+            # A process that version 1 has frozen ends only after a thaw, even by SIGKILL.
             until(lambda: set(processes_of(program.path)) <= {victim})
             thaw()
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
@@ -257,8 +259,8 @@ def check_group(program, transport, version, seed, log):
 
 
 class Hosts:
-    """Network namespaces on one bridge, with separate host names, or with the name of this host, as
-    containers may have it.
+    """Network namespaces on one bridge. With `shares_name`, all have the name of this host, as
+    containers may; else each has its own.
     """
 
     def __init__(self, count, shares_name=False):
@@ -342,8 +344,8 @@ class Hosts:
 
 
 def check_cut(program, what, seed, log):
-    """Runs each rank on its own host. `what`, the fault: a link is cut, also between hosts of one
-    name, a host is disconnected, or a rank is frozen.
+    """Runs each rank on its own host. `what`, the fault: "link" (or "link, one name", between hosts
+    of the same name) cuts a link, "host" disconnects a host, and "stop" freezes a rank.
     """
     draw = random.Random(seed)
     ranks = range(program.grid.ranks)
@@ -419,8 +421,8 @@ def check_cut(program, what, seed, log):
 
 
 def repeat(limit, check, path):
-    """Uses the wall clock, because the limit is documented; repeats on failure, because the machine
-    may be busy.
+    """Calls `check` until its first time is within the limit, at most three times, because the
+    machine may be busy. Times are of the wall clock, because the limit is documented.
     """
     tries = []
     while not tries or (tries[-1][0] > limit and len(tries) < 3):

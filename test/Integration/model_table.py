@@ -117,7 +117,7 @@ class Row:
     family: str
     exporter: str
     kind: str  # f32, f16, bf16, int8, int4
-    name: str  # file in test/Models, or of a builder of the tests
+    name: str  # of the file, which is in test/Models or written by `spec`
     path: Path | None = None
     spec: GenAi | None = None
     parts: tuple[tuple[str, Path], ...] = ()  # further files of the program, with their flags
@@ -162,7 +162,7 @@ def committed_rows():
         if not model.vocab:
             continue
         name, kinds = model.name, ["f32"]
-        # One file of each exporter is enough for 16 bits.
+        # One file of each family is enough for 16 bits.
         if name.endswith(("-dynamo", "tiny")):
             kinds.append("f16")
         if name in IN_BF16:
@@ -232,15 +232,15 @@ def rows() -> list[Row]:
     return sorted(everything, key=lambda row: (row.family, row.exporter, row.kind, row.name))
 
 
-# Inputs that are data of a source.
+# Inputs with the data of --source: images, audio, or an encoder's results.
 SOURCES = ("pixel_values", "encoder_pixel_values", "input_features", "encoder_hidden_states")
 
 
 class JoinedFiles:
     """ONNX Runtime's results of several files, with the inputs of the program made of them.
 
-    Images: an id of -1 - k is row k of the image's features. Decoders with a past and caches of
-    another file: the other file computes the logits of all tokens.
+    An id of -1 - k is row k of an image's features. If another file computes a decoder's first
+    caches (T5), that file computes the logits of all tokens.
     """
 
     def __init__(self, row: Row):
@@ -257,10 +257,10 @@ class JoinedFiles:
             del self.inputs["inputs_embeds"]
         for other, prefix in ((self.embedding, ""), (self.encoder, "encoder_")):
             for name, shape in other.inputs.items() if other else ():
-                whole = name if name.startswith(prefix) else prefix + name
-                if name == whole or self.embedding:
-                    self.inputs[whole] = shape
-                    self.types[whole] = other.types[name]
+                full_name = name if name.startswith(prefix) else prefix + name
+                if name == full_name or self.embedding:
+                    self.inputs[full_name] = shape
+                    self.types[full_name] = other.types[name]
         self.session = self.decoder.session
 
     def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -270,8 +270,8 @@ class JoinedFiles:
             embedded = self.embedding.run({"input_ids": np.maximum(ids, 0)})["inputs_embeds"]
             image = {"pixel_values": feed["encoder_pixel_values"]}
             features = self.encoder.run(image)["image_features"]
-            for sequence, place in np.argwhere(ids < 0):
-                embedded[sequence, place] = features[sequence, -1 - ids[sequence, place]]
+            for sequence, position in np.argwhere(ids < 0):
+                embedded[sequence, position] = features[sequence, -1 - ids[sequence, position]]
             given["inputs_embeds"] = embedded
         return self.decoder.run(given)
 
@@ -300,9 +300,9 @@ def feed_of(session: Session, ids: np.ndarray) -> dict[str, np.ndarray]:
 
 
 class Reference:
-    """ONNX Runtime's logits of a file; of a 16-bit file those of the same numbers in f32, and those
-    of f32 nodes whose results are rounded, as ONNX specifies. (On CPUs, ONNX Runtime rounds fewer
-    results than a 16-bit file specifies.) Quantized weights are multiplied in f32.
+    """ONNX Runtime's logits of a file. A 16-bit file has two: `exact`, of the same numbers in f32,
+    and `rounded`, of f32 nodes whose results are rounded, as ONNX specifies. (On CPUs, ONNX Runtime
+    rounds fewer results.) Quantized weights are multiplied in f32.
     """
 
     def __init__(self, path: Path, row: Row, folder: Path):
@@ -327,7 +327,7 @@ class Reference:
 
     def error(self, ids: np.ndarray, found: np.ndarray, positions=slice(None)) -> float:
         """Returns, for f32, the largest relative difference; for 16 bits, the largest difference
-        from the results in f32, in units of that of rounded nodes.
+        from the exact results, divided by that of ONNX Runtime's rounded results.
         """
         exact = self.exact.run(feed_of(self.exact, ids))["logits"][:, positions]
         own = difference(as_float(found).reshape(exact.shape), exact)
@@ -338,8 +338,8 @@ class Reference:
 
 
 def place_image(row: Row, ids: np.ndarray, by_token: bool = False) -> np.ndarray:
-    """Returns ids with an image after the first token, if the model takes images: its token's id,
-    or -1 - k for row k of its features.
+    """Returns ids with an image after the first token, if the model takes images: with `by_token`
+    the id of the image token, else -1 - k for row k of the image's features.
     """
     if row.image_token is None:
         return ids

@@ -54,9 +54,8 @@ class Model:
     def inputs(
         self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0
     ) -> dict[str, np.ndarray]:
-        """Returns random ids, or hidden states, and a random cache. `padding`: left and right pad
-        row r by about r/batch of its length, at least by one, so that no two rows are equal; none
-        adds no padding.
+        """Returns random ids, or hidden states, and a random cache. `padding`: "left" and "right"
+        pad row r by about (r + 1)/(batch + 1) of its length, at least by one position.
         """
         random = np.random.default_rng([seed, batch, sequence])
         if not self.vocab:
@@ -208,7 +207,7 @@ FAMILIES = {
         reductions=1,
         rotary_bytes=64 * 4 * 4,
     ),
-    # In Optimum's masks, the value of hidden positions depends on the padding.
+    # In Optimum's masks, values at masked positions depend on the padding.
     "bloom-optimum": committed(
         "bloom-optimum", layers=4, hidden=24, heads=6, vocab=223, **WITH_PAST, padded=True
     ),

@@ -17,7 +17,7 @@ MICROSOFT = helper.make_opsetid("com.microsoft", 1)
 
 @dataclass(frozen=True)
 class Blocks:
-    """MatMulNBits."""
+    """A form of MatMulNBits."""
 
     bits: int = 4
     block: int = 16
@@ -48,11 +48,11 @@ class Blocks:
         return self.pack(q), scales.astype(rows.dtype), zeros.astype(np.uint8)
 
     def pack(self, numbers: np.ndarray) -> np.ndarray:
-        each = 8 // self.bits
-        padding = -numbers.shape[-1] % each
+        per_byte = 8 // self.bits
+        padding = -numbers.shape[-1] % per_byte
         numbers = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, padding)]).astype(np.uint8)
-        parts = numbers.reshape(*numbers.shape[:-1], -1, each)
-        return np.bitwise_or.reduce(parts << (np.arange(each) * self.bits), -1).astype(np.uint8)
+        parts = numbers.reshape(*numbers.shape[:-1], -1, per_byte)
+        return np.bitwise_or.reduce(parts << (np.arange(per_byte) * self.bits), -1).astype(np.uint8)
 
 
 def initializers(model: onnx.ModelProto) -> dict[str, np.ndarray]:
@@ -155,15 +155,16 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     """Returns the model with every projection as DequantizeLinear and MatMul, or for "dynamic" as
     ONNX Runtime's dynamic quantization writes it.
 
-    `kind`: "tensor" and "column" of int8, "rows" of uint8 in blocks of 16 rows with zero points,
-    "int4" of columns, or "dynamic".
+    `kind`: "tensor" or "column" (int8, each with a scale), "rows" (uint8 in blocks of 16 rows, with
+    zero points), "int4" (columns, each with a scale), or "dynamic".
     """
 
     def replace(r: Rewriter, node: onnx.NodeProto) -> bool:
         if not is_projection(r, node):
             return False
         name, w = node.input[1], r.weights[node.input[1]]
-        # On CPUs without VNNI, ONNX Runtime's dynamic matmul adds two products in 16 bits.
+        # On CPUs without VNNI, ONNX Runtime's dynamic matmul adds two products in 16 bits, and
+        # 2 * 63 * 255 fits.
         largest = 63 if kind == "dynamic" else 127
         scale, zero, attributes = np.abs(w).max() / largest, None, {}
         if kind in ("column", "int4"):
@@ -186,7 +187,7 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
             r.tensor(f"{name}_q", q)
         r.tensor(f"{name}_s", np.asarray(scale, w.dtype))
         if kind == "dynamic":
-            product(r, node, name)
+            dynamic_matmul(r, node, name)
             return True
         inputs = [f"{name}_q", f"{name}_s"]
         if zero is not None:
@@ -195,7 +196,7 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
         r.node("MatMul", [node.input[0], f"{name}_f"], node.output, node.name)
         return True
 
-    def product(r: Rewriter, node: onnx.NodeProto, name: str) -> None:
+    def dynamic_matmul(r: Rewriter, node: onnx.NodeProto, name: str) -> None:
         x, y = node.input[0], node.output[0]
         parts = [f"{y}_x", f"{y}_scale", f"{y}_zero"]
         r.node("DynamicQuantizeLinear", [x], parts, f"{node.name}_quantize")
@@ -211,11 +212,12 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     return rewriter.run(replace)
 
 
-# Formats of --quantize: bits and block size.
+# Formats of --quantize: bits and block size (0: a column is one block).
 FORMATS = {"int8": (8, 0), "int4": (4, 32), "int4:16": (4, 16), "int8:64": (8, 64)}
 
 
 def block_of(rows: int, block: int) -> int:
+    """Returns the block, halved until it divides `rows`; a block below 16 becomes all rows."""
     while block >= 16:
         if rows % block == 0:
             return block
@@ -235,7 +237,7 @@ def quantized(matrix: np.ndarray, bits: int, block: int) -> np.ndarray:
 
 
 def by_numpy(model: onnx.ModelProto, bits: int, block: int) -> onnx.ModelProto:
-    """Returns the model with quantized numbers as weights of MatMul and Gemm."""
+    """Returns the model with weights of MatMul and Gemm that are quantized and widened again."""
     weights = initializers(model)
     moved = {
         node.output[0]: weights[node.input[0]].T

@@ -28,7 +28,7 @@ from tpc import reference
 MODEL = COMMITTED["gpt2-tiny"]
 IDS = MODEL.inputs(2, 7)["input_ids"]
 EXPERTS = Experts(experts=5, selected=2, bias=True)
-TF32 = 2e-3  # largest difference of matmuls in TF32
+TF32 = 2e-3  # largest relative difference with matmuls in TF32
 
 
 def all_reduce(session):
@@ -38,7 +38,7 @@ def all_reduce(session):
 
 
 def make_file(folder: Path, target: str):
-    """Checks a file with external data elsewhere, and options of the program's file."""
+    """Checks external data in another folder, and options of the compiled program."""
     model = onnx.load(MODEL.path)
     onnx.save(
         model, folder / "model.onnx", save_as_external_data=True, location="w", size_threshold=0
@@ -172,8 +172,8 @@ def error_of(call) -> str:
 
 
 def fixed_input(folder: Path, target: str):
-    """Checks an input with a value fixed at compile time: it is not an input of the program.
-    Quantized weights and those of a checkpoint change results.
+    """Checks an input whose value is fixed at compile time (the program has no such input),
+    quantized weights, and weights of a checkpoint.
     """
     w = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     nodes = [

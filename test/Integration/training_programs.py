@@ -147,7 +147,7 @@ def check_gpt2(tpcc, grid, optimizer, folder, *arguments, env=None):
     for key, values in expected["weights"].items():
         found = np.array(training_data.pick(weights[key]))
         if key.endswith("c_attn.bias") and optimizer.startswith("adamw"):
-            # A bias of keys changes no probability. Its gradient is rounding noise, which AdamW
-            # scales to whole steps.
+            # These are of the keys' bias, which changes no probability. Its gradient is rounding
+            # noise, which AdamW scales to steps of full size.
             found[6:11] = values[6:11]
         np.testing.assert_allclose(found, values, atol=limit)
