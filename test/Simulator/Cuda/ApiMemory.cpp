@@ -11,7 +11,7 @@ using ptx::text;
 
 /// Returns the device memory that an allocation occupies. Allocations of libraries occupy whole
 /// pages.
-static uint64_t taken(const Context::Allocation &piece) {
+static uint64_t occupiedBytes(const Context::Allocation &piece) {
   constexpr uint64_t page = 2 << 20;
   return piece.ofLibrary ? (piece.bytes + page - 1) / page * page : piece.bytes;
 }
@@ -30,13 +30,14 @@ Result sim::allocate(Context &context, DevicePointer *address, size_t bytes, siz
   if (injected("oom", ++context.allocated, context))
     return ERROR_OUT_OF_MEMORY;
   Context::Allocation piece{bytes, ofLibrary};
-  uint64_t with = bytes > settings().memory ? UINT64_MAX : usedWith(context, taken(piece), true);
+  uint64_t with =
+      bytes > settings().memory ? UINT64_MAX : usedWith(context, occupiedBytes(piece), true);
   if (with > context.used && with - context.used > freeBytes(context))
     return ERROR_OUT_OF_MEMORY;
   std::lock_guard memory(context.memoryMutex);
   *address = context.memory.allocate(bytes, name, alignment);
   context.allocations[*address] = piece;
-  count(context, taken(piece), true);
+  count(context, occupiedBytes(piece), true);
   return SUCCESS;
 }
 
@@ -52,7 +53,7 @@ Result sim::release(Lock &lock, const char *name, DevicePointer address, bool of
     report("misuse: " + std::string(name) + ": " + describeAddress(context, address) +
            " is registered");
   context.allocations.erase(found);
-  count(context, taken(piece), false);
+  count(context, occupiedBytes(piece), false);
   {
     std::lock_guard memory(context.memoryMutex);
     context.memory.free(address);

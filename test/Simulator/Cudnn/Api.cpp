@@ -255,25 +255,25 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
   if (count)
     *count = int64_t(configs->size());
   for (size_t i = 0; values && i < configs->size() && int64_t(i) < requested; ++i) {
-    Descriptor *place;
-    std::memcpy(&place, static_cast<char *>(values) + i * 8, 8);
-    if (!isAlive(place) || place->kind != KindConfig)
+    Descriptor *output;
+    std::memcpy(&output, static_cast<char *>(values) + i * 8, 8);
+    if (!isAlive(output) || output->kind != KindConfig)
       return misuse(call, BAD_PARAM, "results must be descriptors of engine configurations");
-    place->contents = (*configs)[i];
-    place->isFinal = true;
+    output->contents = (*configs)[i];
+    output->isFinal = true;
   }
   return SUCCESS;
 }
 
-/// Returns whether all descriptors that it references are alive. The documentation does not permit
+/// Whether all descriptors that a plan references are alive. The documentation does not permit
 /// their destruction before the plan's.
-static bool isWhole(const Descriptor &descriptor) {
+static bool hasLiveReferences(const Descriptor &descriptor) {
   for (const auto &[attribute, bytes] : descriptor.attributes)
     if (ruleOf(attribute)->type == TypeDescriptor)
       for (size_t at = 0; at < bytes.size(); at += 8) {
         const Descriptor *other;
         std::memcpy(&other, bytes.data() + at, 8);
-        if (!isAlive(other) || !isWhole(*other))
+        if (!isAlive(other) || !hasLiveReferences(*other))
           return false;
       }
   return true;
@@ -288,7 +288,7 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   auto *pack = isAlive(packDescriptor) ? std::get_if<Pack>(&packDescriptor->contents) : nullptr;
   if (!plan || !pack)
     return misuse(call, BAD_PARAM_NOT_FINALIZED, "no plan or no pack that is final");
-  if (!isWhole(*planDescriptor))
+  if (!hasLiveReferences(*planDescriptor))
     return misuse(call, BAD_PARAM, "a descriptor of the plan was destroyed");
   if (handle->device != driver().currentDevice() || plan->device != handle->device)
     return misuse(call, BAD_PARAM,

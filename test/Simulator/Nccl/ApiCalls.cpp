@@ -167,10 +167,10 @@ Status enqueue(const char *name, Comm *handle, Stream *stream, const Call &call)
   CommRef comm = find(handle);
   if (!comm)
     return fail(misuse(name, InvalidArgument, "no communicator"));
-  char place[32];
-  std::snprintf(place, sizeof place, " on stream %p", static_cast<void *>(stream));
+  char onStream[32];
+  std::snprintf(onStream, sizeof onStream, " on stream %p", static_cast<void *>(stream));
   driver().trace(std::string(name) + " " + call.descriptor.str() + peerOf(call) + " in " +
-                 comm->name + place);
+                 comm->name + onStream);
   if (Status status = check(name, call, *comm, stream))
     return fail(status);
   if (Status status = comm->error())

@@ -28,12 +28,12 @@ struct Token {
 /// ".reg", "%tid.x".
 std::vector<Token> tokenize(std::string_view text);
 
-/// Returns the value of "12", "0x1F", "0f3F800000", "0d…" or "1.5". Floats return the bits of their
-/// own width.
+/// The bits of a number. Floats have the bits of their own width.
 struct Number {
   enum Kind : uint8_t { Integer, Single, Double } kind = Integer;
   uint64_t bits = 0;
 };
+/// Returns the value of "12", "0x1F", "0f3F800000", "0d…" or "1.5".
 Number parseNumber(const Token &token);
 
 } // namespace ptx

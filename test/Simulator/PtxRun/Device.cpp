@@ -83,20 +83,20 @@ private:
 /// Device memory with exactly the requested alignment.
 struct Buffer {
   Buffer(const Driver &driver, const Parameter &parameter) : driver(driver), bytes(parameter.size) {
-    driver.check(driver.alloc(&whole, bytes + 4 * parameter.alignment),
+    driver.check(driver.alloc(&allocation, bytes + 4 * parameter.alignment),
                  "allocating " + parameter.name);
     uint64_t step = 2 * parameter.alignment;
-    begin = (whole + step - 1) / step * step + parameter.alignment;
+    begin = (allocation + step - 1) / step * step + parameter.alignment;
     std::vector<uint8_t> contents = parameter.bytes;
     contents.resize(bytes, 0xff);
     if (bytes)
       driver.check(driver.toDevice(begin, contents.data(), bytes), "copying " + parameter.name);
   }
-  ~Buffer() { driver.release(whole); }
+  ~Buffer() { driver.release(allocation); }
   Buffer(const Buffer &) = delete;
 
   const Driver &driver;
-  DevicePointer whole = 0, begin = 0;
+  DevicePointer allocation = 0, begin = 0;
   uint64_t bytes;
 };
 
