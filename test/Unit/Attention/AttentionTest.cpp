@@ -283,12 +283,12 @@ void expectFaultsFound(const Code &code, ArrayRef<attention::Case> cases, attent
   bool isSplit = way == attention::Way::Split;
   size_t begin = isSplit ? split : 0, end = isSplit ? text.size() : split;
   for (auto [was, is, least] : faults) {
-    unsigned places = 0;
-    for (size_t at = text.find(was, begin); at < end; at = text.find(was, at + 1), ++places)
-      if (isLong() || places % 6 == 0)
+    unsigned numFound = 0;
+    for (size_t at = text.find(was, begin); at < end; at = text.find(was, at + 1), ++numFound)
+      if (isLong() || numFound % 6 == 0)
         EXPECT_TRUE(isFound((text.take_front(at) + is + text.drop_front(at + was.size())).str()))
             << "line " << text.take_front(at).count('\n') + 1 << ": " << was.str();
-    EXPECT_GE(places, least) << was.str();
+    EXPECT_GE(numFound, least) << was.str();
   }
 }
 

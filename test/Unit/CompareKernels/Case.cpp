@@ -260,15 +260,15 @@ void Drawing::setRankOfWholeChunks() {
   constexpr int64_t chunk = 8, most = 64;
   for (StringAttr axis : layout.axes()) {
     std::string name = "rank." + axis.str();
-    std::optional<int64_t> whole;
-    for (int64_t rank = 0; rank < most && !whole; ++rank) {
+    std::optional<int64_t> found;
+    for (int64_t rank = 0; rank < most && !found; ++rank) {
       std::map<std::string, int64_t> values{{name, rank}}; // size of this dimension alone
       auto length = substituteNumbers(kernel.launch.elementsPerRow, layout.grid).evaluate(values);
       if (length && *length > 0 && *length % chunk == 0)
-        whole = rank;
+        found = rank;
     }
-    if (whole && *whole >= layout.axisSize(axis)) {
-      c.values[name] = *whole;
+    if (found && *found >= layout.axisSize(axis)) {
+      c.values[name] = *found;
       beyondRanks = true;
     }
   }

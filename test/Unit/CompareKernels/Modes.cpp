@@ -110,13 +110,13 @@ static Order getOrder(const Kernel &kernel, mlir::Value memory) {
     auto elements = op->getParentOfType<mlir::tpc::kernel::ElementsOp>();
     if (elements)
       llvm::append_range(loops, elements.getIndices());
-    size_t place = 0;
+    size_t next = 0;
     for (mlir::Value index : indices)
-      if (auto *at = llvm::find(llvm::drop_begin(loops, place), index); at != loops.end())
-        isInOrder &= size_t(at - loops.begin()) == place, place = at - loops.begin() + 1;
+      if (auto *at = llvm::find(llvm::drop_begin(loops, next), index); at != loops.end())
+        isInOrder &= size_t(at - loops.begin()) == next, next = at - loops.begin() + 1;
       else
         isInOrder &= isa_and_nonnull<mlir::arith::ConstantOp>(index.getDefiningOp());
-    isInOrder &= elements && place == loops.size();
+    isInOrder &= elements && next == loops.size();
     for (mlir::Value index : indices)
       ofElements |=
           elements &&
@@ -145,8 +145,8 @@ static uint64_t countNeeded(const Case &c, const Program &program, const Kernel 
     return llvm::divideCeil(bytes, sector);
   if (order == Order::Last)
     piece *= std::max<int64_t>(c.evaluate(sizes.back(), program.getLayout()), 1);
-  uint64_t sum = 0, whole = uint64_t(tensor.bytes()) / piece;
-  for (uint64_t i = 0; i < whole; ++i)
+  uint64_t sum = 0, numPieces = uint64_t(tensor.bytes()) / piece;
+  for (uint64_t i = 0; i < numPieces; ++i)
     sum += ((i + 1) * piece - 1) / sector - i * piece / sector + 1;
   // If only a part of a tensor is read, its sectors count in proportion.
   return std::max(llvm::divideCeil(bytes, sector),

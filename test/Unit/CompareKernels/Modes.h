@@ -33,8 +33,9 @@ struct Tally {
   std::map<std::string, unsigned> by;
 };
 using Tallies = std::map<std::string, Tally>;
-/// Inserts at most `maxFaults` faults, drawn by seed, into a kernel's text, and runs each on these
-/// and more cases. Counts faults by kind, and prints a line for each that no check finds.
+/// Inserts at most `maxFaults` faults, drawn by seed, into a kernel's text, and runs each on the
+/// cases of drawCase() and more. Counts faults by kind, and prints a line for each that no check
+/// finds.
 void seedFaults(const Program &program, const Kernel &kernel, const Options &options,
                 unsigned maxFaults, Tallies &tallies);
 void print(const Tallies &tallies);

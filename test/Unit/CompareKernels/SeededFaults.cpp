@@ -104,11 +104,11 @@ static std::vector<Mutant> shuffle(std::vector<Mutant> mutants, Random random) {
   for (size_t i = mutants.size(); i > 1; --i)
     std::swap(mutants[i - 1], mutants[random.below(i)]);
   std::map<std::string, unsigned> seen;
-  std::map<unsigned, std::vector<Mutant>> rounds;
+  std::map<unsigned, std::vector<Mutant>> turns;
   for (Mutant &mutant : mutants)
-    rounds[seen[mutant.kind]++].push_back(std::move(mutant));
+    turns[seen[mutant.kind]++].push_back(std::move(mutant));
   mutants.clear();
-  for (auto &[round, ofEachKind] : rounds)
+  for (auto &[turn, ofEachKind] : turns)
     llvm::move(ofEachKind, std::back_inserter(mutants));
   return mutants;
 }

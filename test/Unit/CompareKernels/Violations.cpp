@@ -37,8 +37,8 @@ std::vector<std::string> compare::makeViolations(StringRef ptx, StringRef name,
       constants.push_back(line);
   }
   std::vector<std::string> lines;
-  const std::string whole = kernel.str();
-  for (StringRef line : llvm::split(whole, '\n'))
+  const std::string kernelText = kernel.str();
+  for (StringRef line : llvm::split(kernelText, '\n'))
     lines.push_back(line.str());
   std::vector<std::string> texts;
   auto add = [&](llvm::function_ref<void(std::vector<std::string> &)> change) {
@@ -76,8 +76,8 @@ std::vector<std::string> compare::makeViolations(StringRef ptx, StringRef name,
       std::string &own = changed[line];
       own.replace(own.find("param_0]"), 8, "param_1]");
     });
-  size_t every = std::max<size_t>(1, accesses.size() / kMaxAccesses);
-  for (size_t i = 0; i < accesses.size(); i += every) {
+  size_t stride = std::max<size_t>(1, accesses.size() / kMaxAccesses);
+  for (size_t i = 0; i < accesses.size(); i += stride) {
     size_t line = accesses[i];
     // The wait is after an access to memory that is not constant.
     add([&](auto &changed) {

@@ -1,4 +1,4 @@
-//===- CudaTest.cpp - Rounding in PTX, and lists of architectures ---------===//
+//===- CudaTest.cpp - Checks of PTX, and lists of architectures -----------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 
@@ -43,7 +43,7 @@ TEST(Architectures, AreAscending) {
   EXPECT_TRUE(static_cast<bool>(cuda::parseArchitectures(cuda::kDefaultArchitectures)));
 }
 
-/// Checks a kernel of two pointers, of which the first one is constant.
+/// Checks a kernel with two pointers; no kernel writes the memory of the first.
 static std::string checkDependent(llvm::StringRef body) {
   std::string text =
       (".visible .entry k(\n\t.param .u64 k_param_0,\n\t.param .u64 k_param_1\n)\n{\n"

@@ -1,7 +1,7 @@
 //===- AppendTest.cpp - Runtime kernels that append to caches -------------===//
 //
-// Tests which memory the append kernels access. The device suite tests the contents of caches
-// (runtime/conformance/AppendTest.cpp).
+// Tests which memory the append kernels access, and what they write. The device suite also tests
+// the contents of caches (runtime/conformance/AppendTest.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +44,7 @@ struct Append {
     return result.counters;
   }
 
-  /// Also checks the contents of caches.
+  /// Also returns whether the cache has the expected contents.
   std::pair<ptx::Result, bool> run(unsigned blocks, const ptx::Module &module,
                                    int expectedWidth) const {
     ptx::Memory memory(1);

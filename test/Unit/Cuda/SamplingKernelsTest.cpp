@@ -397,10 +397,10 @@ TEST(SamplingKernels, FaultsAreFound) {
   for (const auto &[was, is] : faults) {
     // Replaces all occurrences in the first kernel; most occur once.
     std::string wrong = text;
-    size_t places = 0, end = text.find("tpc_choose_f16");
-    for (size_t at = 0; (at = wrong.find(was, at)) < end; at += is.size(), ++places)
+    size_t numFound = 0, end = text.find("tpc_choose_f16");
+    for (size_t at = 0; (at = wrong.find(was, at)) < end; at += is.size(), ++numFound)
       wrong.replace(at, was.size(), is);
-    EXPECT_GE(places, 1u) << was;
+    EXPECT_GE(numFound, 1u) << was;
     EXPECT_TRUE(isFound(parse(wrong))) << was << " => " << is;
   }
 }

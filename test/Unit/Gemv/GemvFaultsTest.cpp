@@ -46,8 +46,8 @@ bool isEquivalent(const std::string &kind, const std::string &explanation) {
   return false;
 }
 
-/// Inserts every `every`-th fault. Some case must find it, unless it changes no result.
-void expectFound(const Variant &variant, size_t every) {
+/// Inserts each `stride`-th fault. Some case must find it, unless it changes no result.
+void expectFound(const Variant &variant, size_t stride) {
   compare::KernelText text(
       tpc::rt::cuda::gemvText(variant.element, variant.transposed, variant.fused),
       getName(variant));
@@ -63,7 +63,7 @@ void expectFound(const Variant &variant, size_t every) {
     draw(40, 320);
   unsigned seeded = 0, found = 0, equal = 0;
   std::vector<compare::Mutant> mutants = compare::makeMutants(text);
-  for (size_t i = 0; i < mutants.size(); i += every) {
+  for (size_t i = 0; i < mutants.size(); i += stride) {
     const compare::Mutant &mutant = mutants[i];
     std::string error;
     auto module = ptx::parse(text.with(mutant.line, mutant.after.str()), error);
@@ -94,10 +94,10 @@ void expectFound(const Variant &variant, size_t every) {
 
 TEST(GemvFaults, AreFound) {
   const char *level = std::getenv("TPC_TESTS");
-  size_t every = level && std::string_view(level) == "long" ? 1 : 26;
-  expectFound({TPC_BF16, false, 2}, every);
-  expectFound({TPC_F32, true, 3}, every);
-  expectFound({TPC_BF16, false, 2, true}, every);
+  size_t stride = level && std::string_view(level) == "long" ? 1 : 26;
+  expectFound({TPC_BF16, false, 2}, stride);
+  expectFound({TPC_F32, true, 3}, stride);
+  expectFound({TPC_BF16, false, 2, true}, stride);
 }
 
 } // namespace

@@ -86,7 +86,7 @@ TEST(Machine, RaisesTimesOfMoreWork) {
   EXPECT_FALSE(curve.extrapolates(8));
 }
 
-/// Derived tables have their own error, and the times between two tables the larger one.
+/// Derived tables have their own error. Times between two tables have the larger of both errors.
 TEST(Machine, DerivedTimesCountAsExtrapolated) {
   for (const char *name : {"a100-sxm", "h100-sxm"}) {
     llvm::Expected<Machine> machine = Machine::load(name);
@@ -151,35 +151,35 @@ TEST(Machine, LowerBoundsAreBelowTimes) {
 }
 
 TEST(Machine, OnlyGroupsThatCrossNodesUseTheNetwork) {
-  llvm::Expected<Machine> whole = Machine::parse(valid);
+  llvm::Expected<Machine> complete = Machine::parse(valid);
   llvm::Expected<Machine> half =
       Machine::parse(replace("\"bandwidth\": 1e9", "\"bandwidth\": 5e8"));
   llvm::Expected<Machine> none =
       Machine::parse(replace("\"network\": {\"latency\": 1e-5, \"bandwidth\": 1e9},", ""));
-  ASSERT_TRUE(whole && half && none);
+  ASSERT_TRUE(complete && half && none);
   auto seconds = [](Machine &machine, int64_t members, int64_t perNode) {
     return llvm::cantFail(machine.getCollective("all_reduce", members, perNode, 1e6)).seconds;
   };
-  EXPECT_EQ(seconds(*whole, 8, 8), seconds(*half, 8, 8));
+  EXPECT_EQ(seconds(*complete, 8, 8), seconds(*half, 8, 8));
   llvm::Expected<Machine> eager =
       Machine::parse(replace("\"launch\": 1e-6", "\"launch\": 1e-6, \"collective_launch\": 1e-3"));
   ASSERT_TRUE(bool(eager));
   for (int64_t perNode : {1, 4, 8})
-    EXPECT_DOUBLE_EQ(seconds(*eager, 8, perNode), seconds(*whole, 8, perNode) + 1e-3);
-  EXPECT_LT(seconds(*whole, 16, 8), seconds(*half, 16, 8));
-  EXPECT_LT(seconds(*whole, 2, 2), seconds(*whole, 4, 4));
-  EXPECT_LT(seconds(*whole, 4, 4), seconds(*whole, 8, 8));
-  EXPECT_EQ(seconds(*whole, 1, 1), 0);
+    EXPECT_DOUBLE_EQ(seconds(*eager, 8, perNode), seconds(*complete, 8, perNode) + 1e-3);
+  EXPECT_LT(seconds(*complete, 16, 8), seconds(*half, 16, 8));
+  EXPECT_LT(seconds(*complete, 2, 2), seconds(*complete, 4, 4));
+  EXPECT_LT(seconds(*complete, 4, 4), seconds(*complete, 8, 8));
+  EXPECT_EQ(seconds(*complete, 1, 1), 0);
   auto problem = [](llvm::Expected<Machine::Transfer> transfer) {
     return transfer ? "" : llvm::toString(transfer.takeError());
   };
   EXPECT_NE(problem(none->getCollective("all_reduce", 16, 8, 1e6)).find("has no network"),
             std::string::npos);
-  EXPECT_NE(problem(whole->getCollective("all_gather", 2, 2, 1)).find("no times of all_gather"),
+  EXPECT_NE(problem(complete->getCollective("all_gather", 2, 2, 1)).find("no times of all_gather"),
             std::string::npos);
-  EXPECT_NE(problem(whole->getCollective("all_reduce", 16, 16, 1)).find("16 ranks in one node"),
+  EXPECT_NE(problem(complete->getCollective("all_reduce", 16, 16, 1)).find("16 ranks in one node"),
             std::string::npos);
-  EXPECT_NE(problem(whole->getSend(false, 1)).find("no times of send"), std::string::npos);
+  EXPECT_NE(problem(complete->getSend(false, 1)).find("no times of send"), std::string::npos);
 }
 
 } // namespace

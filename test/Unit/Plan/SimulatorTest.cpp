@@ -53,9 +53,10 @@ SimulationProblem makeRandomProblem(unsigned seed) {
 
 TEST(Simulator, IsTheFormulaForEqualStages) {
   for (size_t stages : {1, 2, 4})
-    for (size_t rounds : {1, 4, 16}) {
-      Simulation step = simulate(makeProblem(stages, rounds, 2.0, 0.5));
-      EXPECT_DOUBLE_EQ(step.seconds, 2.0 * double(stages + rounds - 1) + 0.5 * double(stages - 1));
+    for (size_t microBatches : {1, 4, 16}) {
+      Simulation step = simulate(makeProblem(stages, microBatches, 2.0, 0.5));
+      EXPECT_DOUBLE_EQ(step.seconds,
+                       2.0 * double(stages + microBatches - 1) + 0.5 * double(stages - 1));
     }
   // A link that is slower than the stages carries one message at a time.
   EXPECT_DOUBLE_EQ(simulate(makeProblem(2, 4, 1.0, 3.0)).seconds, 1 + 4 * 3 + 1);
@@ -63,11 +64,12 @@ TEST(Simulator, IsTheFormulaForEqualStages) {
 
 TEST(Simulator, BubbleVanishesWithMicroBatches) {
   double last = 1;
-  for (size_t rounds : {1, 2, 4, 8, 64, 512}) {
+  for (size_t microBatches : {1, 2, 4, 8, 64, 512}) {
     // Four stages share the same work.
-    double bubble = 1 - 1 / simulate(makeProblem(4, rounds, 1.0 / double(rounds), 0)).seconds;
+    double bubble =
+        1 - 1 / simulate(makeProblem(4, microBatches, 1.0 / double(microBatches), 0)).seconds;
     EXPECT_LT(bubble, last);
-    EXPECT_NEAR(bubble, 3.0 / double(rounds + 3), 1e-9);
+    EXPECT_NEAR(bubble, 3.0 / double(microBatches + 3), 1e-9);
     last = bubble;
   }
 }

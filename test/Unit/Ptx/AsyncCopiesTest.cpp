@@ -119,7 +119,7 @@ constexpr unsigned matmulRows = 32, matmulColumns = 16, matmulDepth = 60;
 
 struct MatmulRun {
   Result result;
-  bool right = true; // whether C has the expected elements, within a bound
+  bool isCorrect = true; // whether C has the expected elements, within a bound
 };
 
 float elementOfA(unsigned i, unsigned k) { return float(int(i * 7 + k * 3) % 23 - 11) / 8; }
@@ -151,7 +151,7 @@ MatmulRun runMatmul(const std::string &body, uint64_t seed) {
       float sum = 0;
       for (unsigned k = 0; k < matmulDepth; ++k)
         sum += elementOfA(i, k) * elementOfB(k, j);
-      run.right &= std::fabs(made[i * matmulColumns + j] - sum) < 1e-3f; // false for NaN
+      run.isCorrect &= std::fabs(made[i * matmulColumns + j] - sum) < 1e-3f; // false for NaN
     }
   return run;
 }
@@ -175,11 +175,11 @@ TEST(AsyncCopies, FeedAMatmul) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     MatmulRun run = runMatmul(matmulBody, seed);
     EXPECT_TRUE(run.result.clean()) << run.result.str();
-    EXPECT_TRUE(run.right);
+    EXPECT_TRUE(run.isCorrect);
   }
   // A wait for more than needed is correct, too.
   std::string all = replaced(matmulBody, "cp.async.wait_group 1;", "cp.async.wait_all;");
-  EXPECT_TRUE(runMatmul(all, 0).result.clean() && runMatmul(all, 0).right);
+  EXPECT_TRUE(runMatmul(all, 0).result.clean() && runMatmul(all, 0).isCorrect);
 }
 
 TEST(AsyncCopies, FaultsInAMatmul) {
@@ -299,7 +299,7 @@ TEST(AsyncCopies, FaultsInAMatmul) {
     for (uint64_t seed = 0; seed < seeds; ++seed) {
       MatmulRun run = runMatmul(replaced(matmulBody, fault.from, fault.to), seed);
       ++all;
-      if (!run.result.clean() || !run.right)
+      if (!run.result.clean() || !run.isCorrect)
         ++found;
       else
         missed += std::string(fault.what) + ", seed " + std::to_string(seed) + "\n";

@@ -18,8 +18,8 @@ struct At {
   unsigned row, column;
 };
 
-/// A shape of mma for a type of A and B, with the manual's places of element i of a lane's
-/// fragments.
+/// A shape of mma for a type of A and B, with the manual's positions of element i of a
+/// lane's fragments.
 struct Shape {
   const char *name, *type;
   unsigned depth, registersOfA, perRegister;
@@ -27,36 +27,38 @@ struct Shape {
   At (*b)(unsigned group, unsigned id, unsigned i);
 };
 
-At placeOfC(unsigned group, unsigned id, unsigned i) {
+At positionOfC(unsigned group, unsigned id, unsigned i) {
   return {i < 2 ? group : group + 8, id * 2 + (i & 1)};
 }
 
-At placeOfA16(unsigned group, unsigned id, unsigned i) {
+At positionOfA16(unsigned group, unsigned id, unsigned i) {
   bool upper = i < 2 || (i >= 4 && i < 6);
   return {upper ? group : group + 8, i < 4 ? id * 2 + (i & 1) : id * 2 + (i & 1) + 8};
 }
-At placeOfB16(unsigned group, unsigned id, unsigned i) {
+At positionOfB16(unsigned group, unsigned id, unsigned i) {
   return {i < 2 ? id * 2 + (i & 1) : id * 2 + (i & 1) + 8, group};
 }
-At placeOfA8(unsigned group, unsigned id, unsigned i) {
+At positionOfA8(unsigned group, unsigned id, unsigned i) {
   return {i < 2 ? group : group + 8, id * 2 + (i & 1)};
 }
-At placeOfB8(unsigned group, unsigned id, unsigned i) { return {id * 2 + i, group}; }
-At placeOfWideA8(unsigned group, unsigned id, unsigned i) {
+At positionOfB8(unsigned group, unsigned id, unsigned i) { return {id * 2 + i, group}; }
+At positionOfWideA8(unsigned group, unsigned id, unsigned i) {
   return {i == 0 || i == 2 ? group : group + 8, i < 2 ? id : id + 4};
 }
-At placeOfWideB8(unsigned group, unsigned id, unsigned i) { return {i == 0 ? id : id + 4, group}; }
-At placeOfWideA4(unsigned group, unsigned id, unsigned i) {
+At positionOfWideB8(unsigned group, unsigned id, unsigned i) {
+  return {i == 0 ? id : id + 4, group};
+}
+At positionOfWideA4(unsigned group, unsigned id, unsigned i) {
   return {i == 0 ? group : group + 8, id};
 }
-At placeOfWideB4(unsigned group, unsigned id, unsigned) { return {id, group}; }
+At positionOfWideB4(unsigned group, unsigned id, unsigned) { return {id, group}; }
 
-constexpr Shape shapes[] = {{"m16n8k16", "f16", 16, 4, 2, placeOfA16, placeOfB16},
-                            {"m16n8k16", "bf16", 16, 4, 2, placeOfA16, placeOfB16},
-                            {"m16n8k8", "f16", 8, 2, 2, placeOfA8, placeOfB8},
-                            {"m16n8k8", "bf16", 8, 2, 2, placeOfA8, placeOfB8},
-                            {"m16n8k8", "tf32", 8, 4, 1, placeOfWideA8, placeOfWideB8},
-                            {"m16n8k4", "tf32", 4, 2, 1, placeOfWideA4, placeOfWideB4}};
+constexpr Shape shapes[] = {{"m16n8k16", "f16", 16, 4, 2, positionOfA16, positionOfB16},
+                            {"m16n8k16", "bf16", 16, 4, 2, positionOfA16, positionOfB16},
+                            {"m16n8k8", "f16", 8, 2, 2, positionOfA8, positionOfB8},
+                            {"m16n8k8", "bf16", 8, 2, 2, positionOfA8, positionOfB8},
+                            {"m16n8k8", "tf32", 8, 4, 1, positionOfWideA8, positionOfWideB8},
+                            {"m16n8k4", "tf32", 4, 2, 1, positionOfWideA4, positionOfWideB4}};
 
 uint32_t bitsOfElement(const Shape &shape, float value) {
   std::string type = shape.type;
@@ -112,7 +114,7 @@ std::vector<float> runMma(const Shape &shape, const Matrices &in, uint64_t seed)
                                              << bits * (i % shape.perRegister);
     }
     for (unsigned i = 0; i < 4; ++i) {
-      At at = placeOfC(group, id, i);
+      At at = positionOfC(group, id, i);
       own[aCount + bCount + i] = toBits(in.c[at.row][at.column]);
     }
   }
@@ -145,8 +147,8 @@ std::vector<float> runMma(const Shape &shape, const Matrices &in, uint64_t seed)
   std::vector<float> made(16 * 8);
   for (unsigned lane = 0; lane < 32; ++lane)
     for (unsigned i = 0; i < 4; ++i) {
-      At place = placeOfC(lane >> 2, lane % 4, i);
-      made[place.row * 8 + place.column] = toFloat(memoryWords[lane * words + i]);
+      At position = positionOfC(lane >> 2, lane % 4, i);
+      made[position.row * 8 + position.column] = toFloat(memoryWords[lane * words + i]);
     }
   return made;
 }

@@ -179,8 +179,8 @@ static Result runExchange(const std::string &text, uint32_t threads, uint64_t se
 TEST(SeededFaults, InAnExchangeOfWarps) {
   std::string other = "xor.b32 %r2, %r1, 64;", barrier = "bar.sync 0;", weak = "bar.warp.sync -1;";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    Result right = runExchange(exchange(barrier, barrier, other), 128, seed);
-    EXPECT_TRUE(right.clean()) << right.str();
+    Result correct = runExchange(exchange(barrier, barrier, other), 128, seed);
+    EXPECT_TRUE(correct.clean()) << correct.str();
     EXPECT_TRUE(
         runExchange(exchange("barrier.sync 0, 128;", "bar.sync 1;", other), 128, seed).clean());
     expectFound(runExchange(exchange(barrier, "", other), 128, seed), Check::Race,
@@ -259,8 +259,8 @@ TEST(SeededFaults, InAnExchangeOfBlocks) {
     for (const std::string &own :
          {fence, std::string("membar.gl;"), std::string("fence.sc.sys;")}) {
       std::vector<uint32_t> sums;
-      Result right = run(lastBlockAdds(store, own, own, barrier), seed, &sums);
-      EXPECT_TRUE(right.clean()) << right.str();
+      Result correct = run(lastBlockAdds(store, own, own, barrier), seed, &sums);
+      EXPECT_TRUE(correct.clean()) << correct.str();
       for (uint32_t i = 0; i < threads; ++i)
         EXPECT_EQ(sums[i], blocks * i + 64 * (blocks * (blocks - 1) / 2));
     }
@@ -279,8 +279,8 @@ TEST(SeededFaults, InAnExchangeOfBlocks) {
 TEST(SeededFaults, InAnExchangeOfLanes) {
   std::string other = "xor.b32 %r2, %r1, 1;", barrier = "bar.warp.sync -1;";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    Result right = runExchange(exchange(barrier, barrier, other), 64, seed);
-    EXPECT_TRUE(right.clean()) << right.str();
+    Result correct = runExchange(exchange(barrier, barrier, other), 64, seed);
+    EXPECT_TRUE(correct.clean()) << correct.str();
     // Halves of a warp may diverge.
     std::string halves = "shr.u32 %r20, %r1, 4; and.b32 %r20, %r20, 1; setp.eq.b32 %p5, %r20, 0; "
                          "selp.b32 %r20, 0xffff, 0xffff0000, %p5;";
@@ -384,8 +384,8 @@ TEST(SeededFaults, ReleaseAndAcquireOrderBlocks) {
     return launch(module, "k", arguments, memory, {.grid = {3}, .block = {64}, .seed = seed});
   };
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    Result right = run(lastBlock(barrier, count, barrier), seed);
-    EXPECT_TRUE(right.clean()) << right.str();
+    Result correct = run(lastBlock(barrier, count, barrier), seed);
+    EXPECT_TRUE(correct.clean()) << correct.str();
     expectFound(run(lastBlock("", count, barrier), seed), Check::Race, "a count before the parts",
                 "nothing orders blocks");
     expectFound(run(lastBlock(barrier, count, ""), seed), Check::Race, "reads before the count");

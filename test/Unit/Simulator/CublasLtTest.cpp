@@ -136,7 +136,7 @@ TEST(CublasLt, AddsToC) {
 }
 
 TEST(CublasLt, EpiloguesAreSupportedForSomeProblems) {
-  int there = 0, without = 0;
+  int numSupported = 0, numRejected = 0;
   for (int seed = 0; seed < 24; ++seed) {
     int status = inProcess(seeded(seed), [] {
       Small lib;
@@ -147,12 +147,12 @@ TEST(CublasLt, EpiloguesAreSupportedForSomeProblems) {
       EXPECT_EQ(status, lt::SUCCESS);
       EXPECT_EQ(lib.download<float>(lib.d, 6), (std::vector<float>{15, 25, 35, 15, 25, 35}));
     });
-    there += status == 0;
-    without += WEXITSTATUS(status) == 2;
+    numSupported += status == 0;
+    numRejected += WEXITSTATUS(status) == 2;
   }
-  EXPECT_EQ(there + without, 24);
-  EXPECT_GT(there, 12);
-  EXPECT_GT(without, 0);
+  EXPECT_EQ(numSupported + numRejected, 24);
+  EXPECT_GT(numSupported, 12);
+  EXPECT_GT(numRejected, 0);
 }
 
 TEST(CublasLt, AtLeastOneAlgorithmIsAccepted) {
@@ -161,23 +161,23 @@ TEST(CublasLt, AtLeastOneAlgorithmIsAccepted) {
     refused += WEXITSTATUS(inProcess(seeded(seed), [] {
       Small lib;
       EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
-      int here = 0;
+      int numUnusable = 0;
       for (int i = 0; i < lib.count; ++i) {
         if (lib.results[i].state != lt::SUCCESS) {
-          ++here;
+          ++numUnusable;
           continue;
         }
         lt::HeuristicResult checked;
         lt::Status status = lib.multiply(&lib.results[i].algo);
-        here += status != lt::SUCCESS;
+        numUnusable += status != lt::SUCCESS;
         EXPECT_EQ(lib.cublasLtMatmulAlgoCheck(lib.handle, lib.desc, lib.aLayout, lib.bLayout,
                                               lib.dLayout, lib.dLayout, &lib.results[i].algo,
                                               &checked),
                   status);
       }
-      EXPECT_LT(here, lib.count);
+      EXPECT_LT(numUnusable, lib.count);
       if (!testing::Test::HasFailure())
-        _exit(here);
+        _exit(numUnusable);
     }));
   EXPECT_GT(refused, 0);
 }
@@ -190,14 +190,14 @@ TEST(CublasLt, SomeHeuristicResultsAreInvalid) {
       Small lib;
       EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
       EXPECT_EQ(lib.results[lib.count - 1].state, lt::SUCCESS);
-      int here = 0;
+      int numInvalid = 0;
       for (int i = 0; i < 8; ++i)
         if (i >= lib.count || lib.results[i].state != lt::SUCCESS) {
-          here += i < lib.count;
+          numInvalid += i < lib.count;
           EXPECT_EQ(lib.multiply(&lib.results[i].algo), lt::INVALID_VALUE);
         }
       if (!testing::Test::HasFailure())
-        _exit(here);
+        _exit(numInvalid);
     }));
     EXPECT_FINDS(findings, "the algorithm is not a result of a heuristic");
   }

@@ -59,7 +59,7 @@ struct Small : CublasLt {
                 lt::SUCCESS);
   }
   /// Makes C and D f32, because 16 bits cannot represent the values of C.
-  void single() {
+  void useF32Results() {
     c = upload(std::vector<float>(6, 1 + 0x1p-12f));
     d = upload(std::vector<float>(6));
     EXPECT_EQ(cublasLtMatrixLayoutCreate(&dLayout, lt::F32, 3, 2, 3), lt::SUCCESS);

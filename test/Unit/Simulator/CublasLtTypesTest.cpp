@@ -17,12 +17,12 @@ TEST(CublasLt, SixteenBits) {
 }
 
 TEST(CublasLt, SixteenBitInputsMayHaveF32Results) {
-  int with = 0;
+  int numWithBias = 0;
   for (int seed = 0; seed < 12; ++seed)
     for (lt::DataType type : {lt::F16, lt::Bf16})
-      with += WEXITSTATUS(inProcess(seeded(seed), [&] {
+      numWithBias += WEXITSTATUS(inProcess(seeded(seed), [&] {
         Small lib(type, 2);
-        lib.single();
+        lib.useF32Results();
         EXPECT_EQ(lib.multiplySomehow(1, 1), lt::SUCCESS);
         // 16-bit types cannot represent this number.
         EXPECT_EQ(lib.download<float>(lib.d, 6), std::vector<float>(6, 5 + 0x1p-12f));
@@ -40,7 +40,7 @@ TEST(CublasLt, SixteenBitInputsMayHaveF32Results) {
         if (!testing::Test::HasFailure())
           _exit(status == lt::SUCCESS);
       }));
-  EXPECT_GT(with, 6);
+  EXPECT_GT(numWithBias, 6);
 }
 
 TEST(CublasLt, RejectsUnsupportedCombinationsOfTypes) {
@@ -142,7 +142,7 @@ TEST(CublasLt, ReportsMisuse) {
 }
 
 TEST(CublasLt, ChecksWorkspaceAndAlignment) {
-  int workspaces = 0, alignments = 0, whole = 0;
+  int workspaces = 0, alignments = 0, wholeWorkspaces = 0;
   for (int seed = 0; seed < 12; ++seed) {
     int status = inProcess(seeded(seed), [] {
       Small lib;
@@ -168,11 +168,11 @@ TEST(CublasLt, ChecksWorkspaceAndAlignment) {
           seen |= 1;
           EXPECT_EQ(multiply(result.workspaceSize - 1), lt::INVALID_VALUE);
         }
-        DevicePointer whole = lib.a;
+        DevicePointer aligned = lib.a;
         lib.a = shifted + 4;
         if (multiply(1 << 20) != lt::SUCCESS)
           seen |= 2;
-        lib.a = whole;
+        lib.a = aligned;
         if (seen & 2)
           break;
       }
@@ -182,9 +182,9 @@ TEST(CublasLt, ChecksWorkspaceAndAlignment) {
     EXPECT_GE(WEXITSTATUS(status), 10);
     workspaces += (WEXITSTATUS(status) - 10) & 1;
     alignments += (WEXITSTATUS(status) - 10) >> 1 & 1;
-    whole += (WEXITSTATUS(status) - 10) >> 2 & 1;
+    wholeWorkspaces += (WEXITSTATUS(status) - 10) >> 2 & 1;
   }
-  EXPECT_GT(whole, 0);
+  EXPECT_GT(wholeWorkspaces, 0);
   EXPECT_GT(workspaces, 0);
   EXPECT_GT(alignments, 0);
 }

@@ -156,8 +156,8 @@ int runAttention(const Case &c) {
   }
   EXPECT_EQ(lib.cuStreamSynchronize(lib.stream), SUCCESS);
   out = lib.download<uint16_t>(outMemory, out.size());
-  auto number = [&](const std::vector<uint16_t> &of, int64_t place) {
-    return toNumber(of[size_t(place)], c.isHalf);
+  auto number = [&](const std::vector<uint16_t> &of, int64_t index) {
+    return toNumber(of[size_t(index)], c.isHalf);
   };
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < c.heads; ++h)
@@ -229,17 +229,17 @@ TEST(Cudnn, ComputesOrRejectsAttention) {
   int refused = 0;
   for (const Case &one : cases) {
     SCOPED_TRACE(one.name);
-    int right = 0;
+    int numComputed = 0;
     for (int seed = 0; seed < 4; ++seed) {
       Findings findings;
       int status = inProcess(findings.with(seeded(seed, {{"TPC_CUDA_LIBS", TPC_SIMULATOR_DIR}})),
                              [&] { _exit(runAttention(one)); });
       EXPECT_TRUE(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2);
-      right += status == 0;
+      numComputed += status == 0;
       refused += WEXITSTATUS(status) == 2;
       EXPECT_EQ(findings.text(), "");
     }
-    EXPECT_GT(right, 0);
+    EXPECT_GT(numComputed, 0);
   }
   EXPECT_GT(refused, 1);
 }

@@ -62,12 +62,12 @@ inline int asThreads(int ranks, const Variables &variables,
 inline int asProcesses(int ranks, const Variables &variables,
                        const std::function<void(NcclRank &)> &f, int mayDie = -1) {
   struct Meeting {
-    std::atomic<int> there;
+    std::atomic<int> isReady;
     nccl::UniqueId id;
   };
   auto *meeting = static_cast<Meeting *>(
       mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  meeting->there = 0;
+  meeting->isReady = 0;
   std::fflush(nullptr);
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -78,9 +78,9 @@ inline int asProcesses(int ranks, const Variables &variables,
       setenv(name.c_str(), value.c_str(), 1);
     if (rank == 0) {
       EXPECT_EQ(Nccl().ncclGetUniqueId(&meeting->id), nccl::Success);
-      meeting->there = 1;
+      meeting->isReady = 1;
     }
-    while (!meeting->there)
+    while (!meeting->isReady)
       usleep(100);
     NcclRank self(rank, ranks, meeting->id);
     f(self);

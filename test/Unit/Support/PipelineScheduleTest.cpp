@@ -95,9 +95,9 @@ static bool isComputable(const ScheduleTable &table, int64_t chunks) {
 }
 
 // Edits of each event: dropped, doubled, moved to another rank, and exchanged with the next one. An
-// exchange is right if all events remain computable and the bound in flight is kept.
+// exchange is valid if all events remain computable and the bound in flight is not exceeded.
 TEST(PipelineSchedule, WrongTablesAreFound) {
-  int wrong = 0, right = 0, overBound = 0;
+  int wrong = 0, valid = 0, overBound = 0;
   for (const SchedulePolicy &policy : getSchedulePolicies())
     for (int64_t ranks : {2, 4}) {
       int64_t chunks = policy.chunks == SchedulePolicy::Chunks::One ? 1 : 2;
@@ -128,11 +128,11 @@ TEST(PipelineSchedule, WrongTablesAreFound) {
           bool isOverBound = why.find("in flight") != std::string::npos;
           EXPECT_EQ(why.empty() || isOverBound, isComputable(edited, shape.chunks())) << why;
           overBound += isOverBound;
-          ++(why.empty() ? right : wrong);
+          ++(why.empty() ? valid : wrong);
         }
     }
   EXPECT_GT(wrong, 1000);
-  EXPECT_GT(right, 100);
+  EXPECT_GT(valid, 100);
   EXPECT_GT(overBound, 10);
 }
 
@@ -167,13 +167,13 @@ TEST(PipelineSchedule, IdleSlotsOfForwardPolicies) {
       for (int64_t count : {ranks, 2 * ranks, 4 * ranks}) {
         ScheduleSlots slots = countSlots(make("interleaved", ranks, chunks, count), ranks * chunks);
         EXPECT_EQ(slots.busy, ranks * chunks * count);
-        // Each rank waits for ranks - 1 slots, of chunks * count in which it computes.
+        // Each rank is idle for ranks - 1 slots, and computes in chunks * count.
         EXPECT_EQ(slots.idle, ranks * (ranks - 1));
       }
 }
 
-/// Whether all messages are taken if a send returns only when its receive is reached.
-static bool ends(const ScheduleTable &table) {
+/// Whether all ranks end if a send returns only when its receive is reached.
+static bool terminates(const ScheduleTable &table) {
   std::vector<size_t> next(table.size());
   auto at = [&](size_t rank) -> const ScheduleEvent * {
     return next[rank] < table[rank].size() ? &table[rank][next[rank]] : nullptr;
@@ -212,7 +212,7 @@ TEST(PipelineSchedule, MessagesEndWithoutBuffers) {
       for (int64_t count : {1, 2, 3, 4, 7, 8, 16}) {
         ScheduleTable table =
             addMessages(make("interleaved", ranks, chunks, count), ranks * chunks);
-        EXPECT_TRUE(ends(table)) << ranks << " " << chunks << " " << count;
+        EXPECT_TRUE(terminates(table)) << ranks << " " << chunks << " " << count;
         std::set<std::string> seen;
         for (const auto &events : table)
           for (const ScheduleEvent &event : events)

@@ -68,10 +68,10 @@ TEST_F(ReadFile, PipesHaveATimeout) {
     writer.join();
   }
   // A writer that stops writing.
-  int held = open(path("pipe").c_str(), O_RDWR);
-  ASSERT_EQ(write(held, "text", 4), 4);
+  int idleWriter = open(path("pipe").c_str(), O_RDWR);
+  ASSERT_EQ(write(idleWriter, "text", 4), 4);
   EXPECT_EQ(readFile(path("pipe"), 100, bytes, 0), "nothing was written to it for 0 s");
-  close(held);
+  close(idleWriter);
 }
 
 TEST_F(ReadFile, RejectsFoldersAndDevices) {
