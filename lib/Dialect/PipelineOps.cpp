@@ -114,10 +114,10 @@ LogicalResult PipelineOp::verify() {
           !(field.getName() == kCopiesAttr && isa<DenseI64ArrayAttr>(field.getValue())) &&
           !(field.getName() == kCacheAttr && isa<FlatSymbolRefAttr>(field.getValue())) &&
           !(field.getName() == kUpdateAttr && Update::get(output)))
-        return emitOpError()
-               << "output " << i
-               << " must have only the fields {name = \"a text\", type = a type}, but has '"
-               << field.getName().getValue() << " = " << field.getValue() << "'";
+        return emitOpError() << "output " << i << " may have only the fields name (a text), type, "
+                             << kCopiesAttr << ", " << kCacheAttr << " and " << kUpdateAttr
+                             << ", but has '" << field.getName().getValue() << " = "
+                             << field.getValue() << "'";
   int64_t next = 0;
   for (Operation &op : block) {
     auto stage = dyn_cast<StageOp>(op);

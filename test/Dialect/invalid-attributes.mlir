@@ -198,7 +198,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.defualt = "ones"}] outputs []
 
 // -----
 
-// expected-error @+1 {{output 0 must have only the fields {name = "a text", type = a type}, but has 'nmae = "y"'}}
+// expected-error @+1 {{output 0 may have only the fields name (a text), type, tpc.copies, tpc.cache and tpc.update, but has 'nmae = "y"'}}
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{nmae = "y", type = tensor<4xf32>}] {
   tpc.stage 0 {
   }

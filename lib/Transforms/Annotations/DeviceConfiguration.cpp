@@ -80,10 +80,14 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
   if (fitting.empty())
     return emitError(inFile(module))
            << "the file has no device configuration '" << wanted << "'; it has " << all;
-  if (fitting.size() > 1)
+  if (fitting.size() > 1) {
+    auto names = llvm::map_range(fitting, [](DictionaryAttr configuration) {
+      return ("'" + configuration.getAs<StringAttr>("name").getValue() + "'").str();
+    });
     return emitError(inFile(module))
            << fitting.size() << " device configurations of the file have " << grid.numRanks()
-           << " devices: " << all << "; name one with --device-configuration";
+           << " devices: " << llvm::join(names, ", ") << "; name one with --device-configuration";
+  }
   int64_t devices = fitting[0].getAs<IntegerAttr>("devices").getInt();
   if (devices != grid.numRanks())
     return emitError(inFile(module))

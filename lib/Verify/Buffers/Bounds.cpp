@@ -105,7 +105,7 @@ static bool cancels(const SymExpr::Term &whole, size_t atom, const SymExpr::Term
   return has(x) || (!isDivision && has(y));
 }
 
-/// Replaces subtracted coordinates by their maximum.
+/// Replaces subtracted coordinates by their maximum, if no other factor can be negative.
 SymExpr Bounds::boundCoordinates(const SymExpr &expr) {
   SymExpr sum(0);
   for (const SymExpr::Term &term : expr.getTerms()) {
@@ -115,6 +115,9 @@ SymExpr Bounds::boundCoordinates(const SymExpr &expr) {
         auto named = atom.kind == SymExpr::AtomKind::Symbol ? getNamedSize(atom.name)
                                                             : std::optional<NamedSize>();
         if (!named || named->kind != NamedSize::Rank)
+          continue;
+        auto isOther = [&, i = i](size_t k) { return k != i && !isNeverNegative(term.atoms[k]); };
+        if (llvm::any_of(llvm::seq<size_t>(0, term.atoms.size()), isOther))
           continue;
         int64_t ranks = grid ? grid.getAxisSize(named->axes[0]) : 1;
         value = without(term, i) * SymExpr(ranks - 1);

@@ -336,10 +336,8 @@ def test_full_standard_output(made, program, name):
             text=True,
             env={**os.environ, **PYTHON},
         )
-    assert (
-        0 < ended.returncode < 126
-        and "No space left" in ended.stderr
-        or "cannot write to standard output" in ended.stderr
+    assert 0 < ended.returncode < 126 and (
+        "No space left" in ended.stderr or "cannot write to standard output" in ended.stderr
     ), ended
     assert "Traceback" not in ended.stderr and "Stack dump" not in ended.stderr, ended
     # The same command succeeds, with output, if standard output is writable.
