@@ -17,14 +17,14 @@ struct Sizes {
   int64_t outer, blocks, n, unit, inner;
 };
 
-/// Axes that split n, and axes that then split the product of blocks, remaining n and unit; in
-/// order.
-struct Side {
-  std::vector<int32_t> part, product;
+/// Split (blocks * n{axesOfN} * unit){axesOfProduct} of the input or of the output. The axes of
+/// axesOfProduct split what remains of each shard. Major axes first.
+struct Split {
+  std::vector<int32_t> axesOfN, axesOfProduct;
 };
 
 /// Returns the indices into [blocks * n * unit] that a rank has.
-std::vector<int64_t> indicesOf(const Grid &grid, int rank, const Sizes &s, const Side &side) {
+std::vector<int64_t> indicesOnRank(const Grid &grid, int rank, const Sizes &s, const Split &split) {
   std::vector<int64_t> coordinates;
   for (int64_t rest = rank; const Grid::Axis &axis : grid.axes()) {
     coordinates.push_back(rest % axis.size);
@@ -43,32 +43,33 @@ std::vector<int64_t> indicesOf(const Grid &grid, int rank, const Sizes &s, const
   };
   std::vector<int64_t> own(s.n), all;
   std::iota(own.begin(), own.end(), 0);
-  own = take(own, side.part);
+  own = take(own, split.axesOfN);
   for (int64_t block = 0; block < s.blocks; ++block)
     for (int64_t i : own)
       for (int64_t u = 0; u < s.unit; ++u)
         all.push_back((block * s.n + i) * s.unit + u);
-  return take(all, side.product);
+  return take(all, split.axesOfProduct);
 }
 
-/// Returns a rank's elements of its group's tensor, with each block rotated by `first`.
+/// Returns a rank's elements of its group's tensor, with each block rotated by `shift`.
 std::vector<float> valuesOf(const Sizes &s, const std::vector<int64_t> &indices, uint64_t owner,
-                            int64_t first) {
+                            int64_t shift) {
   std::vector<float> values;
   int64_t run = s.n * s.unit;
   for (int64_t o = 0; o < s.outer; ++o)
     for (int64_t index : indices) {
-      int64_t from = index / run * run + ((index % run + first) % run + run) % run;
+      int64_t from = index / run * run + ((index % run + shift) % run + run) % run;
       for (int64_t i = 0; i < s.inner; ++i)
         values.push_back(valueOf<float>(6, owner, ((o * s.blocks * run) + from) * s.inner + i));
     }
   return values;
 }
 
-void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, int64_t first) {
+void check(tpc_context &ctx, const Sizes &s, const Split &in, const Split &out, int64_t shift) {
   uint32_t axes = 0;
   std::vector<int32_t> splits;
-  for (const std::vector<int32_t> *list : {&in.part, &in.product, &out.part, &out.product}) {
+  for (const std::vector<int32_t> *list :
+       {&in.axesOfN, &in.axesOfProduct, &out.axesOfN, &out.axesOfProduct}) {
     for (int32_t axis : *list)
       axes |= uint32_t(1) << axis;
     splits.insert(splits.end(), list->begin(), list->end());
@@ -76,22 +77,23 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
   }
   std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
   uint64_t owner = members[0];
-  OnDevice<float> before(ctx, valuesOf(s, indicesOf(ctx.grid, ctx.rank, s, in), owner, 0));
-  std::vector<float> expected = valuesOf(s, indicesOf(ctx.grid, ctx.rank, s, out), owner, first);
+  OnDevice<float> before(ctx, valuesOf(s, indicesOnRank(ctx.grid, ctx.rank, s, in), owner, 0));
+  std::vector<float> expected =
+      valuesOf(s, indicesOnRank(ctx.grid, ctx.rank, s, out), owner, shift);
   OnDevice<float> result(ctx, expected.size());
   ctx.counters.reset();
   tpc_collective_permute(&ctx, splits.data(), TPC_F32, before.data(), result.data(), s.outer,
-                         s.blocks, s.n, s.unit, s.inner, first);
+                         s.blocks, s.n, s.unit, s.inner, shift);
   EXPECT_TRUE(sameBits(result.read(), expected))
       << "rank " << ctx.rank << " axes " << axes << " sizes " << s.outer << " " << s.blocks << " "
-      << s.n << " " << s.unit << " " << s.inner << " first " << first;
+      << s.n << " " << s.unit << " " << s.inner << " shift " << shift;
 
   // All members count the bytes of the member that sends the most.
   int64_t maximum = 0, run = s.n * s.unit;
   for (int member : members) {
-    std::vector<int64_t> had = indicesOf(ctx.grid, member, s, in), sources;
-    for (int64_t index : indicesOf(ctx.grid, member, s, out))
-      sources.push_back(index / run * run + ((index % run + first) % run + run) % run);
+    std::vector<int64_t> had = indicesOnRank(ctx.grid, member, s, in), sources;
+    for (int64_t index : indicesOnRank(ctx.grid, member, s, out))
+      sources.push_back(index / run * run + ((index % run + shift) % run + run) % run);
     std::sort(sources.begin(), sources.end());
     int64_t sent = 0;
     for (int64_t index : had)
@@ -131,13 +133,13 @@ TEST_P(Permutes, Shifts) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t mask : masksOf(ctx.grid))
       for (const Sizes &s : sizes)
-        for (int64_t first : {int64_t(0), int64_t(1), int64_t(-1), int64_t(3), s.n * s.unit - 2,
+        for (int64_t shift : {int64_t(0), int64_t(1), int64_t(-1), int64_t(3), s.n * s.unit - 2,
                               s.n * s.unit + 5, int64_t(-1000003)})
           for (const std::vector<int32_t> &order : ordersOf(ctx.grid, mask)) {
-            check(ctx, s, {order, {}}, {order, {}}, first);
-            check(ctx, s, {{}, order}, {{}, order}, first);
-            Side both{{order[0]}, {order.begin() + 1, order.end()}};
-            check(ctx, s, both, both, first);
+            check(ctx, s, {order, {}}, {order, {}}, shift);
+            check(ctx, s, {{}, order}, {{}, order}, shift);
+            Split both{{order[0]}, {order.begin() + 1, order.end()}};
+            check(ctx, s, both, both, shift);
           }
   });
 }
@@ -146,20 +148,20 @@ TEST_P(Permutes, OtherOrders) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t mask : masksOf(ctx.grid))
       for (const Sizes &s : sizes)
-        for (int64_t first : {0, 2}) {
+        for (int64_t shift : {0, 2}) {
           std::vector<std::vector<int32_t>> orders = ordersOf(ctx.grid, mask);
           for (const std::vector<int32_t> &order : orders) {
-            check(ctx, s, {orders[0], {}}, {order, {}}, first);
-            check(ctx, s, {order, {}}, {{}, orders[0]}, first);
-            check(ctx, s, {{}, orders[0]}, {{order[0]}, {order.begin() + 1, order.end()}}, first);
+            check(ctx, s, {orders[0], {}}, {order, {}}, shift);
+            check(ctx, s, {order, {}}, {{}, orders[0]}, shift);
+            check(ctx, s, {{}, orders[0]}, {{order[0]}, {order.begin() + 1, order.end()}}, shift);
           }
         }
   });
 }
 
-TEST_P(Permutes, Moves) {
+TEST_P(Permutes, OtherElementTypes) {
   onAllRanks([](tpc_context &ctx) {
-    // Copies depend only on the size of the element type.
+    // The other tests use f32. Elements of any type are moved as bytes.
     int32_t splits[] = {0, -1, -1, 0, -1, -1};
     int64_t p = ctx.grid.axes()[0].size;
     OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), got(ctx, 1);
@@ -172,5 +174,5 @@ TEST_P(Permutes, Moves) {
 }
 
 TPC_INSTANTIATE_WORLDS(Permutes, 12);
-// Under a launcher of 32 ranks there are no instances.
+// No grid of at most 12 ranks fits a launch of more, such as the one with 32 ranks.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Permutes);

@@ -25,7 +25,7 @@ DeviceMonitor::DeviceMonitor(World &world) : world(world), thread(&DeviceMonitor
 DeviceMonitor::~DeviceMonitor() {
   {
     std::lock_guard<std::mutex> lock(mutex);
-    ending = true;
+    isDestroyed = true;
   }
   changed.notify_all();
   thread.join();
@@ -33,14 +33,14 @@ DeviceMonitor::~DeviceMonitor() {
 
 void DeviceMonitor::leave() {
   std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return !ends; });
+  changed.wait(lock, [&] { return !isAborting; });
   hasLeft = true;
 }
 
 void DeviceMonitor::run() {
   auto last = std::chrono::steady_clock::now();
   std::unique_lock<std::mutex> lock(mutex);
-  while (!changed.wait_for(lock, period, [&] { return ending; })) {
+  while (!changed.wait_for(lock, period, [&] { return isDestroyed; })) {
     auto now = std::chrono::steady_clock::now();
     double passed = std::min(std::chrono::duration<double>(now - last).count(), longestInterval);
     last = now;
@@ -51,11 +51,11 @@ void DeviceMonitor::run() {
     std::string problem = world.failed() || hasLeft ? "" : judge(passed, rank);
     if (problem.empty() || !world.recordError(rank, problem))
       continue;
-    ends = true;
+    isAborting = true;
     lock.unlock();
     world.contextOf(rank).transport->abortWorld(rank, world.errorMessage());
     lock.lock();
-    ends = false;
+    isAborting = false;
     changed.notify_all();
   }
 }
@@ -81,9 +81,9 @@ std::string DeviceMonitor::judgeWaits(double seconds, int &rank) {
     sum += beats.back().moves;
     anyOnDevice |= beats.back().onDevice;
   }
-  // If no rank waits for its device, the host transport detects the hang. Computation between two
-  // operations does not take as long as the timeout. So if a rank waits for its device, either the
-  // device hangs, or it waits for another rank, which waits for its own device.
+  // Assumes that computation between two operations is shorter than the timeout. Then, if no device
+  // moves, one hangs, or ranks wait for each other on their devices. If no rank waits for its
+  // device, the host transport detects the hang.
   idle = anyOnDevice && sum == moves ? idle + seconds : 0;
   moves = sum;
   if (idle < world.timeout())

@@ -46,8 +46,8 @@ private:
   World &world;
   std::mutex mutex; // guards the members below
   std::condition_variable changed;
-  bool ending = false, hasLeft = false;
-  bool ends = false; ///< the world is ending with an error
+  bool isDestroyed = false, hasLeft = false;
+  bool isAborting = false; ///< the world is ending with an error
   uint64_t moves = 0;
   double idle = 0;   ///< seconds during which all ranks have waited
   double broken = 0; ///< seconds since communication failed

@@ -47,6 +47,7 @@ save(
     helper.make_tensor("w", TensorProto.BOOL, [2], [True, False]),
     node=helper.make_node("And", ["x", "w"], ["y"]),
 )
+# Triangles and bands become tpc.trilu; with one other element (stain, hole) they are weights.
 band = np.tril(np.ones((1, 1, 300, 400), bool))
 save(
     "triangle", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"])
@@ -61,6 +62,7 @@ save("hole", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["
 save("external", external(location="weights.bin", offset=64, length=64))
 save("whole", external(location="weights.bin", offset=64))
 save("missing", external(location="absent.bin", offset=128, length=64))
+save("both", external(location="weights.bin"), numpy_helper.from_array(values, "w"))
 
 # Files that the importer rejects.
 save("short", TensorProto(name="w", data_type=1, dims=[4, 4], raw_data=values.tobytes()[:60]))
@@ -73,7 +75,6 @@ save("beyond", external(location="weights.bin", offset=80))
 save("number", external(location="weights.bin", offset="0x40"))
 save("escape", external(location="../weights.bin"))
 save("absolute", external(location="/etc/passwd"))
-save("both", external(location="weights.bin"), numpy_helper.from_array(values, "w"))
 both = external(location="weights.bin", offset=64)
 both.raw_data = values.tobytes()
 save("inside", both)
@@ -124,6 +125,7 @@ def save_nested(name, levels):
         )
 
 
+# The importer reads 28 levels.
 save_nested("nested", 28)
 save_nested("nested-more", 29)
 
@@ -136,7 +138,8 @@ def field(number, content):
     return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
-# A deeply nested sequence type of an additional input; the second graph is merged with the first.
+# Appends a second graph field, with an input of a deeply nested sequence type. Protobuf merges it
+# into the first.
 sequence = field(1, b"\x08\x01")
 for _ in range(120):
     sequence = field(4, field(1, sequence))

@@ -97,8 +97,8 @@ def main() -> int:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(
-            f"expected.py: no model with the name {', '.join(unknown)} takes token ids; these do: "
-            f"{', '.join(known)}"
+            f"expected.py: no model with weights and token ids is named {', '.join(unknown)}; "
+            f"these are: {', '.join(known)}"
         )
     output = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
     for name in names:

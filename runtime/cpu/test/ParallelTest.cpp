@@ -33,7 +33,7 @@ TEST(Parallel, EachTaskRunsOnceInItsRegion) {
   }
 }
 
-/// The caller waits for helpers inside a region.
+/// The caller returns only after helpers have finished their tasks.
 TEST(Parallel, EndsWhenAllTasksHave) {
   auto world = World::threads(Grid({{"tp", 1}}), 2);
   for (int round = 0; round < 100; ++round) {

@@ -50,8 +50,8 @@ Gpu Gpu::query(const Driver &driver, int ordinal) {
 namespace {
 
 constexpr int64_t warp = 32;
-/// Maximum number of blocks per multiprocessor: several times the number that can run at once.
-constexpr int64_t blocksOfMultiprocessor = 32;
+/// Maximum number of blocks per multiprocessor: of 256 threads, 8 can run at once.
+constexpr int64_t maxBlocksPerMultiprocessor = 32;
 
 int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
@@ -60,33 +60,33 @@ int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
                    int multiprocessors) {
   int64_t length = std::max<int64_t>(kernel.elements_per_row(env), 1);
-  int64_t maxBlocks = blocksOfMultiprocessor * std::max(multiprocessors, 1);
-  int64_t group = kernel.threads, parts = 1; // threads per row, and parts of a row
+  int64_t maxBlocks = maxBlocksPerMultiprocessor * std::max(multiprocessors, 1);
+  int64_t threadsPerRow = kernel.threads, partsOfRow = 1;
   switch (kernel.shape) {
   case TPC_GPU_ELEMENTS: {
-    // Chunks are numbered across rows.
+    // Consecutive threads take consecutive chunks, also across the ends of rows.
     int64_t chunks = ceilDiv(length, kernel.elements_per_thread);
     rows = rows > maxBlocks * kernel.threads ? rows : rows * chunks;
-    group = 1;
+    threadsPerRow = 1;
     break;
   }
   case TPC_GPU_WARP_PER_ROW:
-    group = warp;
+    threadsPerRow = warp;
     break;
   case TPC_GPU_BLOCK_PER_ROW:
     break;
   case TPC_GPU_ROW_BY_LENGTH:
-    group = length > TPC_GPU_LONG_ROW ? kernel.threads : warp;
+    threadsPerRow = length > TPC_GPU_LONG_ROW ? kernel.threads : warp;
     break;
   case TPC_GPU_TILES:
     rows = ceilDiv(rows, TPC_GPU_TILE);
-    parts = ceilDiv(length, TPC_GPU_TILE);
+    partsOfRow = ceilDiv(length, TPC_GPU_TILE);
     break;
   }
-  int64_t ofRows = ceilDiv(rows, kernel.threads / group);
+  int64_t ofRows = ceilDiv(rows, kernel.threads / threadsPerRow);
   // The product may overflow.
   return static_cast<unsigned>(
-      std::clamp<int64_t>(ofRows >= maxBlocks ? maxBlocks : ofRows * parts, 1, maxBlocks));
+      std::clamp<int64_t>(ofRows >= maxBlocks ? maxBlocks : ofRows * partsOfRow, 1, maxBlocks));
 }
 
 //===----------------------------------------------------------------------===//

@@ -49,7 +49,7 @@ void Transfers::fork() {
 
 Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
   fork();
-  // In the first step of a shape both slots grow, because the step that is recorded may use either.
+  // Grows both slots: a recorded step cannot allocate, and may use either.
   if (bytes > direction.bytes) {
     if (direction.bytes) { // the streams may still use the old slots
       join();
@@ -144,7 +144,8 @@ void Transfers::reset(bool recording) {
     for (Slot &slot : direction->slots)
       slot.filled.isSet = slot.emptied.isSet = false;
   }
-  for (AsyncOperation &operation : asyncOperations) // a recording that was abandoned has no waits
+  // After an abandoned recording, nothing waits for its operations.
+  for (AsyncOperation &operation : asyncOperations)
     operation.isFree = true;
   lastOnCompute.isSet = lastOnTransfers.isSet = false;
 }

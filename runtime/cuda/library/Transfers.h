@@ -110,7 +110,7 @@ private:
   RecordedEvent lastOnCompute, lastOnTransfers;
   RecordedEvent beginning, end; ///< fork the transfer stream from the compute stream, and join it
   bool isRecording = false, isIdle = true;
-  uint64_t moves = 0;
+  uint64_t moves = 0; ///< reallocations of slots
 };
 
 } // namespace tpc::rt::cuda

@@ -20,14 +20,14 @@ DeviceTransport::DeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> ho
       label(this->backend->name()) {
   for (int axis = 0; axis < ctx.grid.numAxes(); ++axis)
     if (ctx.grid.axes()[axis].size > 1)
-      severalMask |= uint32_t(1) << axis;
+      splitAxes |= uint32_t(1) << axis;
 }
 
 static std::string describeConnecting(const tpc_context &ctx, uint32_t mask) {
   return "cannot connect devices over '" + ctx.grid.label(mask) + "': ";
 }
 
-// The watchdog detects the end of another process first and names that process.
+// Waits, so that the watchdog can report the end of another process as the cause.
 void DeviceTransport::failAfterGrace(tpc_context &ctx, const std::string &message) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(graceForOthers);
@@ -46,7 +46,7 @@ void DeviceTransport::connect(tpc_context &ctx) {
     for (uint32_t mask : *expected)
       masks.insert(maskOf(mask));
   else
-    for (uint32_t mask = 1; mask <= severalMask; ++mask)
+    for (uint32_t mask = 1; mask <= splitAxes; ++mask)
       masks.insert(maskOf(mask));
   masks.erase(0);
   for (uint32_t mask : masks) {
@@ -148,8 +148,8 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Group &group, const char 
 }
 
 Transport &DeviceTransport::forReduction(tpc_dtype dtype, tpc_reduction reduction) {
-  bool isExact = reduction == TPC_SUM || backend->comparesLikeReduce() || !isFloat(dtype);
-  return isExact ? static_cast<Transport &>(*this) : *host;
+  bool isOnDevice = reduction == TPC_SUM || backend->comparesLikeReduce() || !isFloat(dtype);
+  return isOnDevice ? static_cast<Transport &>(*this) : *host;
 }
 
 void DeviceTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,

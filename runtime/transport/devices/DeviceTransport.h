@@ -89,7 +89,7 @@ private:
   };
 
   /// Returns the mask without axes of size 1.
-  uint32_t maskOf(uint32_t axes) const { return axes & severalMask; }
+  uint32_t maskOf(uint32_t axes) const { return axes & splitAxes; }
   /// "all_reduce 17 of '/lm_head/MatMul' over 'tp'"
   std::string describe(const Operation &operation) const;
   void carryOut(tpc_context &ctx, const Group &group, const char *what, const CommPlan &plan,
@@ -114,7 +114,7 @@ private:
   std::unique_ptr<Transport> host;
   std::unique_ptr<CollectiveBackend> backend;
   std::string label;
-  uint32_t severalMask = 0;
+  uint32_t splitAxes = 0;                                 ///< axes with more than one rank
   Communicator alone{CollectiveBackend::none, 0, {}, {}}; ///< for copies within a rank
 
   /// Guards the members below. Only the rank's thread changes them.

@@ -38,7 +38,7 @@ typedef struct {
   void (*finalize)(void);
 } tpc_mpi_shim;
 
-/* Type of the exported function. */
+/* Type and name of the exported function. Both remain if TPC_MPI_SHIM_VERSION changes. */
 typedef const tpc_mpi_shim *(*tpc_mpi_shim_fn)(void);
 #define TPC_MPI_SHIM_SYMBOL "tpc_mpi_shim_v1"
 

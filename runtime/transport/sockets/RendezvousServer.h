@@ -18,7 +18,7 @@ using Nonce = std::array<uint8_t, 16>;
 
 /// Self-description of a process.
 struct ProcessInfo {
-  uint64_t host = 0;   ///< equal for processes with common process numbers
+  uint64_t host = 0;   ///< of the machine and PID namespace, so that `process` is unique in it
   int64_t process = 0; ///< process number on its host
   uint32_t numAddresses = 0;
   Address addresses[4];    ///< listening addresses; those for other hosts first
@@ -30,7 +30,7 @@ struct ProcessInfo {
 };
 
 struct Greeting {
-  /// Failed and Absent: the process ends before it joins (core/EarlyEnd.h).
+  /// Failed, and Absent (--help): the process ends before it joins (core/EarlyEnd.h).
   enum Kind : uint32_t { Join = 1, Data = 2, Failed = 3, Absent = 4 };
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'r', 'u', 'n', '2'};
 
@@ -48,8 +48,8 @@ struct Greeting {
 struct GreetingReply {
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'a', 'n', 's', '2'};
 
-  /// Welcome: accepted. As a reply to Failed or Absent: rank 0 has not failed. IsAbsent: rank 0 was
-  /// started with --help, and may be started again.
+  /// Rejected: see reason. Welcome: accepted, or, to Failed and Absent: rank 0 has not failed.
+  /// IsAbsent: rank 0 itself runs nothing (--help); another rank 0 may follow.
   enum Answer : uint32_t { Rejected = 0, Welcome = 1, IsAbsent = 2 };
 
   char magic[8] = {};

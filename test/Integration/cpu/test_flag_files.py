@@ -138,8 +138,8 @@ def with_files(command, read=None, written=None):
     return words
 
 
-NOTHING = type("Program", (), {"path": TOP})
-NAMES = list(commands(TOP, NOTHING))
+NO_PROGRAM = type("Program", (), {"path": TOP})  # for the names of commands; never run
+NAMES = list(commands(TOP, NO_PROGRAM))
 
 
 def make_huge(path):
@@ -147,7 +147,7 @@ def make_huge(path):
     os.truncate(path, 1 << 40)
 
 
-READ = {
+BAD_INPUTS = {
     "device": lambda path: path.symlink_to("/dev/zero"),
     "folder": lambda path: path.mkdir(),
     "huge": make_huge,
@@ -164,7 +164,7 @@ def test_inputs_have_size_limits(made, program, tmp_path, name):
     if word is None:
         return
     end = word[word.index("READ") + len("READ") :]
-    for kind, make in READ.items():
+    for kind, make in BAD_INPUTS.items():
         if (name, kind) in (
             ("tpcc --weights", "folder"),
             ("tpcc --weights", "huge"),
@@ -191,7 +191,7 @@ def test_inputs_have_size_limits(made, program, tmp_path, name):
 def test_annotations_and_links_from_pipes(tpcc, tmp_path):
     """A finite stream is accepted instead of a file."""
     text = (
-        "echo 'h.*: [-]' >&2; exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf"
+        "exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf"
         " '{}') -o "
     )
     run(
@@ -199,7 +199,7 @@ def test_annotations_and_links_from_pipes(tpcc, tmp_path):
     ).check()
 
 
-WRITTEN = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"]
+BAD_OUTPUTS = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"]
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ WRITTEN = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"
     [
         name
         for name in NAMES
-        if any("WRITTEN" in str(word) for word in commands(TOP, NOTHING)[name])
+        if any("WRITTEN" in str(word) for word in commands(TOP, NO_PROGRAM)[name])
     ],
 )
 def test_outputs_are_checked_first(made, program, tmp_path, name):
-    """Outputs are checked before the work: the program has no weights here, and its input could not
-    be compiled.
+    """Outputs are checked first: no weights exist here, and inputs of the compiler are no programs,
+    so any work would fail with another message.
     """
     command = commands(made, program)[name]
     if command[0] == program.path and "--weights=READ" not in command:
@@ -228,7 +228,7 @@ def test_outputs_are_checked_first(made, program, tmp_path, name):
         if "prompt" in name
         else made / ("x.npy" if "--input" in name else "text")
     )
-    for path in WRITTEN:
+    for path in BAD_OUTPUTS:
         result = run(
             with_files(command, read, path if path[0] == "/" else tmp_path / path), timeout=60
         ).refused()
@@ -324,7 +324,7 @@ def outputs(made, program):
     }
 
 
-@pytest.mark.parametrize("name", list(outputs(TOP, NOTHING)))
+@pytest.mark.parametrize("name", list(outputs(TOP, NO_PROGRAM)))
 def test_full_standard_output(made, program, name):
     command = [str(word) for word in outputs(made, program)[name]]
     with open("/dev/full", "w") as full:
@@ -349,7 +349,7 @@ def test_full_standard_output(made, program, name):
 
 @pytest.mark.parametrize("reads", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_logits_to_a_pipe(tmp_path, reads):
-    """A pipe is written once it has a reader; without one, the program ends."""
+    """A pipe is written once it has a reader; without one, the program fails."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = [GENERATES, "--prompt-ids", "1,2", "--max-new-tokens", "1", "--logits", pipe]

@@ -69,12 +69,12 @@ def use_sorted_rows(model):
 
 def shift_ranges(model):
     """Makes the rows of expert 0 begin at 1."""
-    ranges = [n for n in model.graph.node if n.op_type == "Gather" and n.input[1] != ""]
+    gathers = [n for n in model.graph.node if n.op_type == "Gather"]
     producers = {o: n for n in model.graph.node for o in n.output}
-    rows = [n for n in ranges if getattr(producers.get(n.input[1]), "op_type", "") == "Range"]
+    by_range = [n for n in gathers if getattr(producers.get(n.input[1]), "op_type", "") == "Range"]
     one = onnx.numpy_helper.from_array(np.array(1), "one_more")
     model.graph.initializer.append(one)
-    producers[rows[0].input[1]].input[0] = "one_more"
+    producers[by_range[0].input[1]].input[0] = "one_more"
 
 
 def swap_experts(model):
@@ -100,7 +100,7 @@ def swap_counts(model):
 
 
 def count_other_experts(model):
-    """Counts the rows of other experts than those of the sort."""
+    """Counts rows by the id 3 - e instead of e."""
     scatter = find(model, lambda n: n.op_type == "ScatterElements")
     others = onnx.helper.make_node("Sub", ["last", scatter.input[1]], ["others"])
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(3), "last"))
@@ -123,8 +123,8 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("name, change", CHANGES, ids=lambda x: getattr(x, "__name__", x))
-def test_other_uses_are_an_error(tpcc, tmp_path, name, change):
-    """No rewrite if the result would depend on the sort."""
+def test_changed_exports_are_an_error(tpcc, tmp_path, name, change):
+    """The sort is not removed from a graph that is no mixture or uses the sorted rows."""
     model = onnx.load(FOLDER / f"{name}.onnx")
     change(model)
     path = tmp_path / "model.onnx"
@@ -153,7 +153,7 @@ def test_recorded_counts_are_an_error(tpcc, tmp_path):
 
 
 def test_explanation_of_experts(tpcc):
-    """The matmuls of experts have the name of their op, and the router causes no remark."""
+    """--why finds a mixture by the name of its experts' matmul, and the router has no remark."""
     grid = "--megatron-shard=tp2,ep2"
     model = FOLDER / "mixtral.onnx"
     result = tpcc.call([model, grid, "--why=node_grouped_mm_fallback_1"]).check()

@@ -7,7 +7,7 @@
 
 namespace sim {
 
-/// Whether both types are pointers or neither is, and their sizes are equal.
+/// Whether the sizes are equal, and both types are pointers, classes, floats, or neither is.
 template <class A, class B>
 constexpr bool sameParameter =
     sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&
@@ -20,6 +20,7 @@ template <class RA, class... A, class RB, class... B>
 struct SameShape<RA(A...), RB(B...)>
     : std::bool_constant<sameParameter<RA, RB> && (sameParameter<A, B> && ...)> {};
 
+/// Whether two function types have the same ABI.
 template <class A, class B> constexpr bool sameShape = SameShape<A, B>::value;
 
 } // namespace sim

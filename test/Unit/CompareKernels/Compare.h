@@ -13,13 +13,14 @@ struct CpuRun {
     std::vector<uint8_t> bytes;
     std::vector<bool> written; // for each element, whether the kernel wrote it
     bool writesAll = true;
-    /// For 16-bit floats: values without rounding, and the error of a computation in f64 that
-    /// rounds. For f32, computed only if a GPU differs by more than 1e-5.
+    /// For 16-bit floats: results in f64 without rounding (exact), and the largest distance from
+    /// them of results that round only at casts and stores (rounding). For f32, only exact, and
+    /// only if a GPU's result differs from the CPU's by more than 1e-5.
     std::vector<double> exact;
     double rounding = 0;
   };
   std::vector<Result> results;
-  /// Indices that rows report, at most one per row; empty if all are in bounds.
+  /// Out-of-bounds indices that the kernel reports, at most one per row.
   std::vector<tpc_status> reports;
 };
 
@@ -32,7 +33,7 @@ struct GpuRun {
   std::string wrong;
 };
 
-/// Runs PTX, in which there may be a fault, and compares the results.
+/// Runs PTX, which may be a mutant, and compares the results with those of the CPU.
 GpuRun runOnGpu(const ptx::Module &module, const Program &program, const Kernel &kernel,
                 const Case &c, const CpuRun &expected,
                 uint64_t maxInstructions = uint64_t(1) << 32);

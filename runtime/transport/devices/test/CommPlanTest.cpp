@@ -1,7 +1,7 @@
 //===- CommPlanTest.cpp - Host execution of communication plans -----------===//
 //
-// Executes the plans of all members of a group together, as the library would. The calls must
-// match, and the results are compared with tensor blocks and reductions.
+// Executes the plans of all members of a group together, as NCCL would. The members' calls must
+// match. Results must be those of the host: core/AllToAll.h, BlockMove.h, Exchange.h, and reduce().
 //
 //===----------------------------------------------------------------------===//
 
@@ -337,7 +337,8 @@ TEST(CommPlan, ContiguousDataIsPassedDirectly) {
 TEST(CommPlan, CopiesAreFew) {
   Grid grid({{"tp", 4}});
   Group group = groupOf(grid, 1);
-  // One copy per peer and side, whatever the number of rows.
+  // One copy per member, whatever the number of rows. An all-to-all has copies on both sides, of
+  // its own block only one.
   EXPECT_EQ(planAllGather(group, 4096, 8, 12).after.size(), 4u);
   EXPECT_EQ(planReduceScatter(group, TPC_F32, TPC_SUM, 4096, 7, 12).before.size(), 4u);
   CommPlan plan = planAllToAll(group, {1, 512, 1, 16, 256, true});

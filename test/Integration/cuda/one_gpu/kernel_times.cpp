@@ -1,7 +1,8 @@
 //===- kernel_times.cpp - Durations of a program's GPU kernels, by CUPTI ---===//
 //
-// CUDA loads this library into a program if CUDA_INJECTION64_PATH is its path. It writes a line for
-// each kernel to the file TPC_KERNEL_TIMES, kernels of recorded graphs included:
+// CUDA loads this library into a program if CUDA_INJECTION64_PATH is the library's path. The
+// library writes a line for each kernel, those of recorded graphs included, to the file
+// TPC_KERNEL_TIMES:
 //
 //   begin, ns <tab> end, ns <tab> blocks <tab> name
 //
