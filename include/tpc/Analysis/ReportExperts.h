@@ -33,13 +33,14 @@ struct ExpertRow {
 };
 
 /// Returns a row for each rank of a staged program with experts; no rows for other programs.
-/// Errors: a routing whose sizes are not the program's, or for a program that gathers tokens.
+/// Errors: a routing whose sizes are not the program's; a routing for a program that gathers
+/// tokens.
 FailureOr<std::vector<ExpertRow>> countExperts(ModuleOp module, const Symbols &symbols,
                                                const Routing *routing);
 
-/// Returns two averages over layers, for the rank with the most pairs of a token and a selected
-/// expert: pairs per token, and experts that at least one token selects. The program must have
-/// experts.
+/// Returns two averages over layers, each of the layer's busiest rank (with the most pairs of a
+/// token and an expert that it selects): pairs per token, and experts that at least one token
+/// selects. The program must have experts.
 std::pair<double, double> getBusiestExperts(ModuleOp program, MeshAttr grid,
                                             const Routing &routing);
 /// Emits an error if the program has no experts, or if the routing is of another number of tokens

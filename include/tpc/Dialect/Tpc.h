@@ -48,8 +48,8 @@ struct DimAttrStorage;
 namespace mlir::tpc {
 /// Evaluates a comparison. False for NaN, except NE.
 bool evaluatePredicate(Predicate predicate, double x, double y);
-/// Whether the elements are unsigned: booleans and ui8. The arith dialect's types do not encode
-/// signedness. `type` is a tensor type or an element type.
+/// Whether the elements are unsigned (booleans, ui8) and need unsigned arith ops, because types of
+/// the arith dialect are signless. `type` is a tensor type or an element type.
 bool isUnsigned(Type type);
 /// Parser and printer of a size, `custom<SymExpr>` in assembly formats: 768, batch, "2*batch + 1".
 ParseResult parseSymExpr(AsmParser &parser, SymExprAttr &attr);

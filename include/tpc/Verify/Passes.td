@@ -55,11 +55,11 @@ def VerifyGradients : Pass<"tpc-verify-gradients", "::mlir::ModuleOp"> {
     Checks a model with loss and gradients (`tpc-derive-backward`) before it is split. The pass runs
     the program at small sizes in doubles, with random weights and inputs. The derivative of the
     loss along a random direction of each weight, by central differences of sixth order, must equal
-    the sum of the products of directions and gradients, up to 1e-7 of its terms. The pass uses
-    neither gradients of ops nor sharding rules.
+    the dot product of direction and gradient, up to 1e-7 of the sum of the absolute values of its
+    terms. The pass uses neither gradients of ops nor sharding rules.
 
-    Not changed and not checked: programs whose first result is not `loss`. A program whose sizes
-    cannot be reduced is a warning. Errors name a weight whose gradient differs.
+    Programs whose first result is not `loss` are not checked. If the sizes of a program cannot be
+    reduced, the pass warns and checks nothing. Errors name a weight whose gradient differs.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -153,11 +153,11 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
     run separately and compared with its tensor function.
 
     Errors: the first difference of a tensor function; a constant, a size, a narrow type or integer
-    arithmetic in a kernel that its tensor function does not have; overflow flags or an alignment; a
-    frame larger than its slots; an access out of bounds of a buffer or a dimension; a read of
-    uninitialized or freed memory; a library op whose output overlaps its input; a size that differs
-    between ranks; a message that is not sent or not received; an element of an output that differs
-    from the model's or is not delivered exactly once. See docs/design/verification.md.
+    arithmetic in a kernel that its tensor function does not have; an op with overflow flags or an
+    alignment; a frame larger than its slots; an access out of bounds of a buffer or a dimension; a
+    read of uninitialized or freed memory; a library op whose output overlaps its input; a size that
+    differs between ranks; a message that is not sent or not received; an element of an output
+    that differs from the model's or is not delivered exactly once. See docs/design/verification.md.
   }];
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "A program of the model level">,
@@ -210,7 +210,8 @@ def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
       element type, sizes, root), in all loops and branches;
     * sends and receives between two stages match in number, order and type;
     * there is no cycle of ranks that wait for each other, even if sends are not buffered;
-    * no memory is overwritten while a message is in flight (a staged program has only values);
+    * no memory is overwritten while a message is in flight (trivial: a staged program has only
+      values);
     * each output is delivered once.
 
     Errors name the op's ONNX node, the axes of the group, and the coordinates of two ranks that

@@ -16,8 +16,8 @@ struct CastMatmuls : mlir::tpc::impl::CastMatmulsBase<CastMatmuls> {
   using CastMatmulsBase::CastMatmulsBase;
 
   void runOnOperation() override {
-    Builder types(&getContext());
-    Type half = type == "bf16" ? Type(types.getBF16Type()) : Type(types.getF16Type());
+    Builder builder(&getContext());
+    Type narrow = type == "bf16" ? Type(builder.getBF16Type()) : Type(builder.getF16Type());
     if (type != "bf16" && type != "f16") {
       emitError(getOperation().getLoc()) << "type=" << type << ": expected bf16 or f16";
       return signalPassFailure();
@@ -30,9 +30,9 @@ struct CastMatmuls : mlir::tpc::impl::CastMatmulsBase<CastMatmuls> {
       auto cast = [&](Value v, Type element) -> Value {
         return CastOp::create(b, op.getLoc(), makeTensorType(element, getSizes(v)), v);
       };
-      Value result = MatmulOp::create(b, op.getLoc(), cast(op.getLhs(), half),
-                                      cast(op.getRhs(), half), Value());
-      result = cast(result, types.getF32Type());
+      Value result = MatmulOp::create(b, op.getLoc(), cast(op.getLhs(), narrow),
+                                      cast(op.getRhs(), narrow), Value());
+      result = cast(result, builder.getF32Type());
       if (op.getBias())
         result = AddOp::create(b, op.getLoc(), result, op.getBias());
       op.getResult().replaceAllUsesWith(result);

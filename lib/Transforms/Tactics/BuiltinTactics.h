@@ -84,7 +84,7 @@ bool regroupSums(PartitionState &state);
 PartitionProblem::DecomposableNorms findDecomposableNorms(const PartitionProblem &problem);
 /// Returns the estimated bytes of the sums of a decomposed norm: a number per token for each. 0 if
 /// `use` is not its width.
-double estimateNormSums(ClassUse use, const PartitionProblem &problem, const Symbols &symbols);
+double estimateNormSumBytes(ClassUse use, const PartitionProblem &problem, const Symbols &symbols);
 /// Decomposes the decomposable norms whose width is split over tp, or will be split by the tactic
 /// for rows (`splitsRows`). Runs after the tactics for columns. All classes and their splits
 /// remain. Returns true if the program changed; the problem must then be refreshed.

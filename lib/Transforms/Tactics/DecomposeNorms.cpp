@@ -15,8 +15,8 @@
 //   with one tp dimension. With two tp dimensions, it is split over both axes in activations, and
 //   over one in matrices (docs/design/partitioning.md).
 // * Widths within a layer, such as all heads of queries (OLMo 2) or the inner width of an MLP. The
-//   column tactics decide whether these are split, as if all such norms were decomposed. Only the
-//   norms whose width is then split are decomposed.
+//   column tactics choose splits as if all norms over such widths were decomposed. Then only the
+//   norms whose width was split are decomposed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,8 +47,8 @@ public:
       d = SubOp::create(builder, loc, type, x, makeMean(x));
     Value variance = makeMean(MulOp::create(builder, loc, type, d, d));
     double epsilon = norm->getAttrOfType<FloatAttr>("epsilon").getValueAsDouble();
-    Value moved = AddOp::create(builder, loc, rowType, variance, makeScalar(epsilon));
-    Value factor = RsqrtOp::create(builder, loc, rowType, moved);
+    Value stabilized = AddOp::create(builder, loc, rowType, variance, makeScalar(epsilon));
+    Value factor = RsqrtOp::create(builder, loc, rowType, stabilized);
     Value y = MulOp::create(builder, loc, type, d, factor);
     y = MulOp::create(builder, loc, type, y, inTypeOf(type, norm->getOperand(1)));
     if (norm->getNumOperands() > 2)
@@ -114,11 +114,11 @@ bool intersects(const FactorClasses::Classes &list, const DenseSet<int> &set) {
   return llvm::any_of(list, [&](int cls) { return set.contains(cls); });
 }
 
-/// Returns the widths within a layer. Matmuls reduce such a width, and no matmul that produces it
-/// has an operand that a reduction over it computed. Widths that lookups produce belong to the
-/// residual.
+/// Returns the widths within a layer: matmuls produce and reduce them, but no matmul that produces
+/// one depends on a matmul that reduces it. The residual is such a cycle: each layer reads it and
+/// adds to it. Widths that lookups produce belong to the residual.
 DenseSet<int> findInnerWidths(const PartitionProblem &problem, const DenseSet<int> &widths) {
-  DenseSet<int> produced, used, passedOn;
+  DenseSet<int> produced, used, residual;
   // Per value: the widths over which matmuls reduced to compute it, within a function.
   DenseMap<Value, llvm::SmallDenseSet<int, 4>> reducedWidths;
   for (Operation *op : problem.getOps()) {
@@ -135,7 +135,7 @@ DenseSet<int> findInnerWidths(const PartitionProblem &problem, const DenseSet<in
             reduced.insert(cls);
             used.insert(cls);
           } else if (isa<EmbeddingOp>(op) || reduced.contains(cls)) {
-            passedOn.insert(cls);
+            residual.insert(cls);
           } else {
             produced.insert(cls);
           }
@@ -146,7 +146,7 @@ DenseSet<int> findInnerWidths(const PartitionProblem &problem, const DenseSet<in
   }
   DenseSet<int> inner;
   for (int cls : produced)
-    if (used.contains(cls) && !passedOn.contains(cls))
+    if (used.contains(cls) && !residual.contains(cls))
       inner.insert(cls);
   return inner;
 }
@@ -179,8 +179,8 @@ mlir::tpc::findDecomposableNorms(const PartitionProblem &problem) {
   return found;
 }
 
-double mlir::tpc::estimateNormSums(ClassUse use, const PartitionProblem &problem,
-                                   const Symbols &symbols) {
+double mlir::tpc::estimateNormSumBytes(ClassUse use, const PartitionProblem &problem,
+                                       const Symbols &symbols) {
   Value x = use.op->getOperand(0);
   if (problem.classes.getRule(use.op).factors[use.factor].kind != FactorKind::Unsplittable)
     return 0;
@@ -231,7 +231,7 @@ bool mlir::tpc::decomposeNorms(PartitionState &state, bool splitsRows) {
     state.problem.classes.removeOp(norm);
     norm->erase();
   }
-  // The equivalence proof then expands norms.
+  // The attribute makes the equivalence proof expand norms.
   if (!norms.empty())
     state.problem.module->setAttr(kNormsDecomposedAttr,
                                   UnitAttr::get(state.problem.module.getContext()));

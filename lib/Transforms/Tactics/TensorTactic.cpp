@@ -209,7 +209,7 @@ void TensorTactic::collect() {
         if (isa<MatmulOp, MoeOp>(use.op) || isRowLookup(use.op))
           candidate.sums.push_back(use.op);
       } else if (problem.decomposable.inner.contains(use.op)) {
-        send(::tpc::Transfer::AllReduce, use.op, estimateNormSums(use, problem, symbols));
+        send(::tpc::Transfer::AllReduce, use.op, estimateNormSumBytes(use, problem, symbols));
       }
       for (const FactorClasses::Classes &list : problem.getLists(use.op))
         for (int other : list)

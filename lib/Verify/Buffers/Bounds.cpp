@@ -13,7 +13,7 @@ static constexpr unsigned maxSteps = 400;
 
 void Bounds::assume(const SymExpr &size) {
   if (llvm::all_of(size.getTerms(), [](const SymExpr::Term &t) { return t.coefficient > 0; }))
-    return; // not negative, because its terms are not
+    return; // no term is subtracted: such sizes are used without a fact
   if (!llvm::is_contained(facts, size)) {
     facts.push_back(size);
     known.clear();
@@ -40,7 +40,7 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   auto decide = [&] {
     const auto &[x, y] = *atom.args;
     switch (atom.kind) {
-    case SymExpr::AtomKind::FloorDiv: // quotients by 0 are not used
+    case SymExpr::AtomKind::FloorDiv: // assumes a positive divisor
       return prove(x);
     case SymExpr::AtomKind::Min:
       return prove(x) && prove(y);
@@ -52,8 +52,8 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   return knownAtoms[atom.key] = result;
 }
 
-/// Returns whether a bound of the function `atom` of `whole` may cancel `term`: each atom of `term`
-/// occurs in the function, or is a factor of `whole`.
+/// Returns whether `term` may cancel after `atom` (min, max or floordiv), a factor of `whole`, is
+/// replaced by a bound: each atom of `term` is in `atom` or in `whole`.
 static bool mayCancel(const SymExpr::Atom &atom, const SymExpr::Term &whole,
                       const SymExpr::Term &term) {
   return llvm::all_of(term.atoms, [&](const SymExpr::Atom &other) {
@@ -90,8 +90,8 @@ static SymExpr without(const SymExpr::Term &term, size_t atom) {
   return makeTerm(term.coefficient, rest);
 }
 
-/// Returns whether an argument of the function at index `atom` of `whole`, times the other factors,
-/// contains `term`.
+/// Returns whether replacing atom number `atom` of `whole` by one of its arguments adds a positive
+/// multiple of `term`.
 static bool cancels(const SymExpr::Term &whole, size_t atom, const SymExpr::Term &term) {
   SymExpr rest = without(whole, atom);
   const auto &[x, y] = *whole.atoms[atom].args;
@@ -128,7 +128,7 @@ SymExpr Bounds::boundCoordinates(const SymExpr &expr) {
   return sum;
 }
 
-// Terminates: each step removes a function (its arguments are smaller) or uses a fact.
+// Steps remove a function or use a fact. maxSteps limits them, as facts may be used again.
 bool Bounds::prove(const SymExpr &given) {
   if (given.isOverflow() || ++steps > maxSteps)
     return false;
@@ -166,8 +166,8 @@ bool Bounds::prove(const SymExpr &given) {
   return false;
 }
 
-/// Returns whether all terms are added.
-bool Bounds::isPlain(const SymExpr &expr) {
+/// Returns whether all terms are added, and none of their atoms can be negative.
+bool Bounds::hasNoNegativeTerm(const SymExpr &expr) {
   return !expr.isOverflow() && llvm::all_of(expr.getTerms(), [&](const SymExpr::Term &term) {
     return term.coefficient > 0 && llvm::all_of(term.atoms, [&](const SymExpr::Atom &atom) {
              return isNeverNegative(atom);
@@ -204,7 +204,7 @@ bool Bounds::replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t 
       SmallVector<const SymExpr *> leaves{&x, &y};
       for (size_t k = 0; k < leaves.size(); ++k) {
         const std::vector<SymExpr::Term> &terms = leaves[k]->getTerms();
-        if (isPlain(others + rest * *leaves[k]))
+        if (hasNoNegativeTerm(others + rest * *leaves[k]))
           return true;
         if (terms.size() == 1 && terms[0].coefficient == 1 && terms[0].atoms.size() == 1 &&
             terms[0].atoms[0].kind == atom.kind)

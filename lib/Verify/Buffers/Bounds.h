@@ -29,8 +29,8 @@ public:
   void assume(const SymExpr &size);
   /// Returns whether the expression is proved never to be negative.
   bool isNeverNegative(const SymExpr &expr);
-  /// A fast sufficient condition: no term is subtracted.
-  bool isPlain(const SymExpr &expr);
+  /// A fast sufficient condition: no term is subtracted or can be negative.
+  bool hasNoNegativeTerm(const SymExpr &expr);
 
 private:
   bool prove(const SymExpr &expr);

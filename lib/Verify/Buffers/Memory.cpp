@@ -23,7 +23,8 @@ bool Memory::areDisjoint(const MemoryRange &a, const std::optional<SymExpr> &nex
            bounds.isNeverNegative(a.rows->first - b.rows->first - b.rows->width);
   if (a.begin == b.begin)
     return false;
-  if ((nextA && bounds.isPlain(b.begin - *nextA)) || (nextB && bounds.isPlain(a.begin - *nextB)))
+  if ((nextA && bounds.hasNoNegativeTerm(b.begin - *nextA)) ||
+      (nextB && bounds.hasNoNegativeTerm(a.begin - *nextB)))
     return true;
   return bounds.isNeverNegative(b.begin - a.begin - a.size) ||
          bounds.isNeverNegative(a.begin - b.begin - b.size);
@@ -46,8 +47,8 @@ std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &range) {
   std::optional<SymExpr> &next = known->second;
   if (isNew)
     for (const SymExpr &border : it->second)
-      if (border != range.begin && bounds.isPlain(border - range.begin) &&
-          (!next || bounds.isPlain(*next - border)))
+      if (border != range.begin && bounds.hasNoNegativeTerm(border - range.begin) &&
+          (!next || bounds.hasNoNegativeTerm(*next - border)))
         next = border;
   if (next && bounds.isNeverNegative(*next - range.begin - range.size))
     return next;
@@ -57,7 +58,7 @@ std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &range) {
 bool Memory::isInside(const MemoryRange &range, const SymExpr &size) {
   if (!bounds.isNeverNegative(range.begin))
     return false;
-  if (auto next = getNextBorder(range); next && bounds.isPlain(size - *next))
+  if (auto next = getNextBorder(range); next && bounds.hasNoNegativeTerm(size - *next))
     return true;
   return bounds.isNeverNegative(size - range.begin - range.size);
 }

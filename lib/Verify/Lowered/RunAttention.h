@@ -1,4 +1,4 @@
-//===- RunAttention.h - Registration of models of attention -----*- C++ -*-===//
+//===- RunAttention.h - Attention in the interpreter of buffers -*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_LOWERED_RUNATTENTION_H
 #define TPC_LIB_VERIFY_LOWERED_RUNATTENTION_H
