@@ -14,9 +14,20 @@ import pytest
 import harness
 import mutants
 from halves import as_float, halve
-from models import COMMITTED, FAMILIES
+from models import COMMITTED, FAMILIES, MODELS, Model
 from mutants import tpc_opt
 
+# A router that compares floats.
+EXPERTS = {
+    "phimoe": Model(
+        MODELS / "experts" / "phimoe.onnx",
+        layers=1,
+        hidden=16,
+        vocab=67,
+        batch_name="s72",
+        sequence_name="s70",
+    )
+}
 # Rotary embeddings, caches, norms over all heads, f16, soft caps: kernels of every kind.
 CASES = [
     ("gpt2-tiny-nopast", "tp2"),
@@ -28,6 +39,7 @@ CASES = [
     ("llama-dynamo.f16", "tp2"),
     ("llama-dynamo.generate", "tp2"),
     ("gpt_neox-past.generate", "pp2,mb2"),
+    ("phimoe", "tp2"),
 ]
 # Kinds that need multiplied or divided indices, which occur only in position tables of generated
 # graphs.
@@ -44,7 +56,7 @@ class Lowered:
     def __init__(self, name, grid, folder):
         name, _, form = name.partition(".")
         self.model, self.grid, self.folder = (
-            (COMMITTED | FAMILIES)[name],
+            (COMMITTED | FAMILIES | EXPERTS)[name],
             harness.Grid.parse(grid),
             folder,
         )
