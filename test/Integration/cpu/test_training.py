@@ -130,7 +130,7 @@ def test_data_errors(training):
     os.truncate(training.folder / "cut.npy", 128 + 2 * 60)
     fail(training, program, "states 99 tokens, but the file has 60", data="cut.npy")
     short = write("short.bin", [1, 2, 3], np.uint16)
-    fail(training, program, "the file has 3 tokens", "--sequence 3 needs one more", data=short)
+    fail(training, program, "the file has 3 tokens", "--sequence 3 needs 4", data=short)
     few = write("few.bin", [1] * 10, np.uint16)
     fail(training, program, "the file has 3 samples", "--batch 4", data=few)
     fail(training, program, "the elements are '<f4'", data="float.npy")
