@@ -165,7 +165,7 @@ void decompose(PartitionState &state, Operation *norm, bool isResidual) {
 
 PartitionProblem::DecomposableNorms
 mlir::tpc::findDecomposableNorms(const PartitionProblem &problem) {
-  PartitionProblem::DecomposableNorms found;
+  PartitionProblem::DecomposableNorms found = {.view = "tp", .inner = {}, .residual = {}};
   SmallVector<Operation *> norms = findNorms(problem);
   DenseSet<int> widths;
   for (Operation *norm : norms)

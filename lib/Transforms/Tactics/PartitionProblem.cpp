@@ -117,9 +117,10 @@ Value PartitionProblem::getMatrix(Operation *op) const {
 }
 
 Operation *PartitionProblem::getPreventingOp(int cls, ArrayRef<StringAttr> axes) const {
-  bool isTensor = llvm::any_of(axes, [&](StringAttr axis) { return isInView(axis, "tp"); });
+  bool mayDecompose =
+      llvm::any_of(axes, [&](StringAttr axis) { return isInView(axis, decomposable.view); });
   for (Operation *op : classes.getPreventingOps(cls))
-    if (!isTensor || !decomposable.contains(op))
+    if (!mayDecompose || !decomposable.contains(op))
       return op;
   return nullptr;
 }

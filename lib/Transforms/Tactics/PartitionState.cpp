@@ -106,8 +106,10 @@ void PartitionState::completeExpectations() {
   for (TacticRecord &record : records) {
     current = &record - records.data();
     for (const ExpectedCommunication &one : std::exchange(record.expected, {})) {
-      if (one.cls < 0)
+      if (one.cls < 0) {
         record.expected.push_back(one);
+        continue;
+      }
       for (ClassUse use : problem.getUses(one.cls)) {
         if (problem.isPermuted(use, one.cls))
           expectPermutation(use.op, one.axes, one.by);

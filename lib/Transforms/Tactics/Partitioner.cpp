@@ -43,7 +43,8 @@ LogicalResult Partitioner::run() {
   if (failed(apply(forColumns)))
     return failure();
   bool splitsRows = !getTacticsFor(tactics, "rows").empty();
-  if (decomposeNorms(*state, splitsRows) | regroupSums(*state))
+  bool hasDecomposed = decomposeNorms(*state, splitsRows), hasRegrouped = regroupSums(*state);
+  if (hasDecomposed || hasRegrouped)
     problem->refresh();
   // The remaining norms are needed whole.
   problem->decomposable = {};

@@ -14,6 +14,10 @@ namespace mlir::tpc::lowered {
 /// Returns the tensor function of a kernel. Emits an error if it is missing.
 FailureOr<func::FuncOp> getTensors(ModuleOp program, kernel::FuncOp function);
 
+/// Returns the values of a tensor function that are its kernel's operands: arguments, except caches
+/// to which results are appended.
+SmallVector<Value> getKernelOperands(func::FuncOp tensors);
+
 /// Checks that each constant and size in a kernel has an origin: an op of the kernel's tensor
 /// function with the same constant, the definition of such an op, or a dimension of a value. Checks
 /// also that no constant of the tensor function is missing.

@@ -207,15 +207,20 @@ static bool hasRowStride(kernel::FuncOp function, BlockArgument memory, func::Fu
          have->stride == cast<SymExprAttr>(want[1]).getExpr();
 }
 
+SmallVector<Value> lowered::getKernelOperands(func::FuncOp tensors) {
+  SmallVector<Value> operands(tensors.getArguments());
+  for (Value result : tensors.front().getTerminator()->getOperands())
+    if (auto append = result.getDefiningOp<AppendOp>())
+      llvm::erase(operands, append.getCache());
+  return operands;
+}
+
 /// Checks the memory arguments: operands of the tensor function, except caches to which results are
 /// appended, followed by results.
 static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensors) {
   PartSizes parts(MeshAttr::lookup(tensors));
   OperandRange results = tensors.front().getTerminator()->getOperands();
-  SmallVector<Value> values(tensors.getArguments());
-  for (Value result : results)
-    if (auto append = result.getDefiningOp<AppendOp>())
-      llvm::erase(values, append.getCache());
+  SmallVector<Value> values = lowered::getKernelOperands(tensors);
   llvm::append_range(values, results);
   auto memory = function.getBody().getArguments();
   if (memory.size() != values.size() || function.getNumResults() != results.size())

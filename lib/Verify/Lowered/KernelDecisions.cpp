@@ -124,12 +124,7 @@ static std::optional<arith::CmpFPredicate> getPredicate(Operation *op) {
 static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value)); }
 
 TensorDecisions::TensorDecisions(func::FuncOp tensors) {
-  OperandRange results = tensors.front().getTerminator()->getOperands();
-  SmallVector<Value> operands(tensors.getArguments());
-  for (Value result : results)
-    if (auto append = result.getDefiningOp<AppendOp>())
-      llvm::erase(operands, append.getCache());
-  for (auto [i, operand] : llvm::enumerate(operands))
+  for (auto [i, operand] : llvm::enumerate(getKernelOperands(tensors)))
     sources[operand] = {{unsigned(i)}, {unsigned(i)}};
   for (Operation &op : tensors.front().without_terminator())
     visit(&op);

@@ -15,7 +15,6 @@ EXPECTED = {
     "DataTactic": {"dp", "ep", "mb"},
     "DecomposeNorms": {"tp"},
     "ExpertsTactic": {"dp", "ep"},
-    "PartitionProblem": {"tp"},  # norms that tensor parallelism may decompose
     "RegroupSums": {"tp", "tpy"},
     "RepeatKvHeads": {"tp"},
     "RowsTactic": {"tp", "tpx", "tpy"},

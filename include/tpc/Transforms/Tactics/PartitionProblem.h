@@ -55,16 +55,17 @@ public:
   SmallVector<Operation *> getParameters(Value value) const;
   /// Returns the parameter operand of a matmul or lookup; null if there is none.
   Value getMatrix(Operation *op) const;
-  /// Norms that tp may split along their width, because they are decomposed afterwards. `inner`:
-  /// over widths within a layer; `residual`: over the residual's width.
+  /// Norms that the axes of a view may split along their width, because they are decomposed
+  /// afterwards. `inner`: over widths within a layer; `residual`: over the residual's width.
   struct DecomposableNorms {
+    StringRef view;
     DenseSet<Operation *> inner, residual;
     bool contains(Operation *op) const { return inner.contains(op) || residual.contains(op); }
   };
   DecomposableNorms decomposable;
 
   /// Returns the first op that prevents a split of `cls` over `axes`; null if none does.
-  /// Decomposable norms do not prevent splits over tp.
+  /// Decomposable norms do not prevent splits over their view.
   Operation *getPreventingOp(int cls, ArrayRef<StringAttr> axes) const;
   /// Returns true if a decomposable norm is over the residual's width, which includes `cls`.
   bool isResidualWidth(int cls) const;
