@@ -177,18 +177,15 @@ func.func private @rotary(%x: tensor<1x2x1x8xf32>, %cos: tensor<1x2x3xf32>, %sin
   return %0 : tensor<1x2x1x8xf32>
 }
 
-// With `interleaved`, x[2 i] and x[2 i + 1] are a pair.
+// With `interleaved`, x[2 i] and x[2 i + 1] are a pair. All pairs are rotated.
 // CHECK-LABEL: tpc_kernel.func @rotary_interleaved(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _6], %[[COS:.*]]: memref<?x?x?xf32> of [1, _2, _3], %[[SIN:.*]]: memref<?x?x?xf32> of [1, _2, _3]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _6]) {
-// CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
 // CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
 // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
 // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
 // CHECK: tpc_kernel.rows (%[[I:.*]], %[[J:.*]]) in [1, _2] {
 // CHECK: tpc_kernel.elements (%[[K:.*]], %[[L:.*]]) in [1, _6] {
-// CHECK: %[[V:.*]] = arith.muli %[[N_3]], %[[C2]] : index
-// CHECK: %[[V1:.*]] = arith.cmpi slt, %[[L]], %[[V]] : index
-// CHECK: %[[V2:.*]] = scf.if %[[V1]] -> (f32) {
+// CHECK-NOT: scf.if
 // CHECK: %[[V3:.*]] = arith.remui %[[L]], %[[C2]] : index
 // CHECK: %[[V4:.*]] = arith.cmpi eq, %[[V3]], %[[C0]] : index
 // CHECK: %[[V5:.*]] = arith.divui %[[L]], %[[C2]] : index
@@ -204,11 +201,7 @@ func.func private @rotary(%x: tensor<1x2x1x8xf32>, %cos: tensor<1x2x3xf32>, %sin
 // CHECK: %[[V15:.*]] = arith.mulf %[[V9]], %[[V14]] : f32
 // CHECK: %[[V16:.*]] = arith.mulf %[[V10]], %[[V13]] : f32
 // CHECK: %[[V17:.*]] = arith.addf %[[V15]], %[[V16]] : f32
-// CHECK: scf.yield %[[V17]] : f32
-// CHECK: } else {
-// CHECK: %[[V18:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
-// CHECK: scf.yield %[[V18]] : f32
-// CHECK: memref.store %[[V2]], %[[R]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
+// CHECK: memref.store %[[V17]], %[[R]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
 func.func private @rotary_interleaved(%x: tensor<1x2x1x6xf32>, %cos: tensor<1x2x3xf32>, %sin: tensor<1x2x3xf32>) -> tensor<1x2x1x6xf32> attributes {tpc.kernel = 2} {
   %0 = tpc.rotary interleaved %x, %cos, %sin : tensor<1x2x1x6xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32> -> tensor<1x2x1x6xf32>
   return %0 : tensor<1x2x1x6xf32>

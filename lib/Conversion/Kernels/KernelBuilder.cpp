@@ -110,7 +110,20 @@ Value KernelBuilder::remainder(Value x, Value y) {
   return cy == 1 ? constant(0) : arith::RemUIOp::create(b, loc, x, y).getResult();
 }
 
+/// Returns the size of the dimension that an index of a loop runs over; nothing for other values.
+static std::optional<SymExpr> getExtent(Value index) {
+  auto argument = dyn_cast<BlockArgument>(index);
+  if (!argument)
+    return std::nullopt;
+  return llvm::TypeSwitch<Operation *, std::optional<SymExpr>>(argument.getOwner()->getParentOp())
+      .Case<kernel::RowsOp, kernel::ElementsOp, kernel::FoldOp>(
+          [&](auto loop) { return loop.getExprs()[argument.getArgNumber()]; })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
 Value KernelBuilder::less(Value x, Value y) {
+  if (auto size = y.getDefiningOp<kernel::SizeOp>(); size && getExtent(x) == size.getExpr())
+    return arith::ConstantIntOp::create(b, loc, 1, 1);
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
 }
 
@@ -270,6 +283,8 @@ Value KernelBuilder::loop(Value lb, Value ub, Value init,
 
 Value KernelBuilder::ifElse(Value condition, Type type, function_ref<Value()> then,
                             function_ref<Value()> otherwise) {
+  if (matchPattern(condition, m_One()))
+    return then();
   auto branch = scf::IfOp::create(b, loc, type, condition, /*withElseRegion=*/true);
   auto fill = [&](Block *block, function_ref<Value()> build) {
     OpBuilder::InsertionGuard guard(b);

@@ -116,6 +116,16 @@ struct ScatterAddModel : KernelOpInterface::ExternalModel<ScatterAddModel, Scatt
     return arith::SelectOp::create(b, e.getLoc(), isRow, value, e.scalar(value.getType(), 0));
   }
 
+  /// Returns whether all ids are one constant.
+  static bool hasOneId(ScatterAddOp op) {
+    Operation *from = op.getIds().getDefiningOp();
+    while (isa_and_nonnull<ExpandOp, ReshapeOp>(from))
+      from = from->getOperand(0).getDefiningOp();
+    auto constant = dyn_cast_or_null<ConstantOp>(from);
+    auto ids = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+    return ids && ids.isSplat();
+  }
+
   /// Returns {global index, whether an id is this row}.
   static SmallVector<Value> getRow(ScatterAddOp op, KernelBuilder &e, Value local) {
     return e.remember(op, local, [&]() -> SmallVector<Value> {
@@ -143,7 +153,8 @@ struct ScatterAddModel : KernelOpInterface::ExternalModel<ScatterAddModel, Scatt
                         [&](ValueRange i) {
                           SmallVector<Value> at(i);
                           at.push_back(index[1]);
-                          return ofRow(op, e, i, row[0], e.wide(op.getUpdates(), at));
+                          Value update = e.wide(op.getUpdates(), at);
+                          return hasOneId(op) ? update : ofRow(op, e, i, row[0], update);
                         });
         },
         [&] { return e.scalar(type, 0); });

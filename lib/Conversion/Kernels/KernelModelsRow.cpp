@@ -243,36 +243,37 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
     OpBuilder &b = e.builder();
     SmallVector<Value> at(index);
     Value half = e.size(e.sizesOf(rotary.getCos()).back()), i = at.back();
+    auto rotate = [&] {
+      Value isFirst, pair, partner;
+      auto select = [&](Value x, Value y) { return e.select(isFirst, x, y); };
+      if (rotary.getInterleaved()) {
+        Value two = e.constant(2), one = e.constant(1);
+        isFirst = arith::CmpIOp::create(b, e.getLoc(), arith::CmpIPredicate::eq,
+                                        e.remainder(i, two), e.constant(0));
+        pair = e.quotient(i, two);
+        partner = select(e.add(i, one), e.sub(i, one));
+      } else {
+        isFirst = e.less(i, half);
+        pair = select(i, e.sub(i, half));
+        partner = select(e.add(i, half), e.sub(i, half));
+      }
+      SmallVector<Value> angle{index[0], index[1], pair};
+      if (getSizes(rotary.getCos())[0].isConstant(1))
+        angle[0] = e.constant(0);
+      Value x = e.wide(rotary.getX(), at);
+      at.back() = partner;
+      Value other = e.wide(rotary.getX(), at);
+      Value sin = e.wide(rotary.getSin(), angle);
+      Value negated = arith::NegFOp::create(b, e.getLoc(), sin);
+      sin = arith::SelectOp::create(b, e.getLoc(), isFirst, negated, sin);
+      Value y = e.plus(mul(e, x, e.wide(rotary.getCos(), angle)), mul(e, other, sin));
+      return e.narrow(y, rotary.getType());
+    };
+    if (getSizes(rotary.getX()).back() == 2 * getSizes(rotary.getCos()).back())
+      return rotate();
     Value rotated = e.mul(half, e.constant(2));
-    return e.ifElse(
-        e.less(i, rotated), getScalarType(rotary.getType()),
-        [&] {
-          Value isFirst, pair, partner;
-          auto select = [&](Value x, Value y) { return e.select(isFirst, x, y); };
-          if (rotary.getInterleaved()) {
-            Value two = e.constant(2), one = e.constant(1);
-            isFirst = arith::CmpIOp::create(b, e.getLoc(), arith::CmpIPredicate::eq,
-                                            e.remainder(i, two), e.constant(0));
-            pair = e.quotient(i, two);
-            partner = select(e.add(i, one), e.sub(i, one));
-          } else {
-            isFirst = e.less(i, half);
-            pair = select(i, e.sub(i, half));
-            partner = select(e.add(i, half), e.sub(i, half));
-          }
-          SmallVector<Value> angle{index[0], index[1], pair};
-          if (getSizes(rotary.getCos())[0].isConstant(1))
-            angle[0] = e.constant(0);
-          Value x = e.wide(rotary.getX(), at);
-          at.back() = partner;
-          Value other = e.wide(rotary.getX(), at);
-          Value sin = e.wide(rotary.getSin(), angle);
-          Value negated = arith::NegFOp::create(b, e.getLoc(), sin);
-          sin = arith::SelectOp::create(b, e.getLoc(), isFirst, negated, sin);
-          Value y = e.plus(mul(e, x, e.wide(rotary.getCos(), angle)), mul(e, other, sin));
-          return e.narrow(y, rotary.getType());
-        },
-        [&] { return e.element(rotary.getX(), index); });
+    return e.ifElse(e.less(i, rotated), getScalarType(rotary.getType()), rotate,
+                    [&] { return e.element(rotary.getX(), index); });
   }
   int64_t getMaxRowRank(Operation *op) const { return 3; }
   bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {

@@ -66,7 +66,9 @@ Interval BoundsChecker::evaluate(const SymExpr &e, const Ranges &symbols, Interv
         value = {std::max(a.low, b.low), std::max(a.high, b.high)};
         break;
       case SymExpr::AtomKind::Mod:
-        value = {Wide(0), std::max(Wide(0), b.high + Wide(-1))};
+        value = a.low >= Wide(0) && a.high < b.low
+                    ? a
+                    : Interval{Wide(0), std::max(Wide(0), b.high + Wide(-1))};
         break;
       default: { // divisors are positive
         __int128 smallest = std::max<__int128>(1, b.low.get());

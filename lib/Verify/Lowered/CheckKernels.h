@@ -3,10 +3,12 @@
 #ifndef TPC_LIB_VERIFY_LOWERED_CHECKKERNELS_H
 #define TPC_LIB_VERIFY_LOWERED_CHECKKERNELS_H
 
-#include "RunKernel.h"
+#include "KernelChoices.h"
+#include "SizeRanges.h"
 
 #include "../Interpret/World.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::tpc::lowered {
@@ -27,6 +29,10 @@ LogicalResult checkConstants(kernel::FuncOp function, func::FuncOp tensors);
 /// the kernel as on tensors.
 LogicalResult checkDecisions(kernel::FuncOp function, func::FuncOp tensors);
 
+/// Returns the predicate of the comparison of floats in an element-wise op's definition; nothing
+/// for ops without one.
+std::optional<arith::CmpFPredicate> getPredicate(Operation *op);
+
 /// Builds the definition of one element of an element-wise op in an empty block, whose arguments
 /// become the elements of the operands, with 16-bit floats as f32.
 void buildDefinition(ScalarOpInterface op, Block &block);
@@ -42,6 +48,11 @@ LogicalResult checkIndices(kernel::FuncOp function, func::FuncOp tensors);
 /// Checks that index arithmetic of kernels and sizes of buffers fit in 64 bits at the largest sizes
 /// that constraints allow. Checks that a kernel narrows only values that are narrow on tensors.
 LogicalResult checkWidths(ModuleOp program);
+
+/// Returns the comparisons of integers in a kernel that have the same result at all sizes and on
+/// all ranks, according to intervals of their operands, with their results.
+DenseMap<Operation *, bool> findDecided(kernel::FuncOp function, func::FuncOp tensors,
+                                        SizeRanges &sizes);
 
 /// Checks that other checks cover all attributes of lowered ops. Overflow flags, fast-math flags
 /// and alignments, for example, are errors.
@@ -62,11 +73,12 @@ LogicalResult checkFrames(ModuleOp program);
 /// Runs a kernel and its tensor function on equal operands of several magnitudes, and compares the
 /// results. `isGiven`: some runs use the integers of `memory`, and one run uses its floats;
 /// otherwise only the types of `memory` are used. `isBrief`: one magnitude, without comparing the
-/// rounding.
+/// rounding. `outcomes`: receives those of runs whose results were compared.
 LogicalResult compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
                             ArrayRef<MemoryView> memory, bool isGiven, bool isBrief,
                             interpret::World &world, const interpret::Coordinates &at,
-                            function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
+                            function_ref<int64_t(const ::tpc::SymExpr &)> evaluate,
+                            KernelOutcomes &outcomes);
 
 } // namespace mlir::tpc::lowered
 

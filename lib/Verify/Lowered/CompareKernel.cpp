@@ -35,7 +35,7 @@ FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp fun
 }
 
 namespace {
-enum class Special { None, Zeros, Infinities, NaNs };
+enum class Special { None, AllZero, Zeros, Infinities, NaNs };
 
 /// Distribution of random operands. Magnitude 0: the operands of the run are used.
 struct Draw {
@@ -53,13 +53,18 @@ class Comparison {
 public:
   Comparison(const KernelProgram &kernel, func::FuncOp tensors, ArrayRef<MemoryView> memory,
              bool isGiven, World &world, const Coordinates &at,
-             function_ref<int64_t(const ::tpc::SymExpr &)> evaluate)
+             function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, KernelOutcomes &outcomes)
       : kernel(kernel), function(kernel.getFunction()), tensors(tensors), memory(memory),
-        isGiven(isGiven), world(world), at(at), evaluate(evaluate), exact(tensors, world, at) {
+        isGiven(isGiven), world(world), at(at), evaluate(evaluate), outcomes(outcomes),
+        exact(tensors, world, at) {
     caches.resize(tensors.getNumResults());
     for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands()))
       if (auto append = value.getDefiningOp<AppendOp>())
         caches[i] = append.getCache();
+    tensors.walk([&](CmpOp comparison) {
+      for (Value operand : comparison->getOperands())
+        addSpecial(operand);
+    });
     ScopedDiagnosticHandler quiet(tensors.getContext(), [](Diagnostic &) { return success(); });
     Domains known(world);
     if (succeeded(known.run(tensors)))
@@ -70,8 +75,10 @@ public:
   bool has16Bits() const { return exact.has16Bits(); }
 
 private:
+  void addSpecial(Value constant);
   Data draw(const Draw &draw, BlockArgument argument, const MemoryView *given);
   int64_t drawInteger(BlockArgument argument, uint64_t key, size_t i) const;
+  double drawSpecial(Special special, double number, uint64_t x, bool isDense) const;
   MemoryView makeView(const Data &data, Type type, int64_t width = 0, int64_t stride = 0) const;
   std::optional<SmallVector<MemoryView>> makeMemory(const std::vector<Data> &arguments);
   MemoryView makeOperand(const Data &data, unsigned index) const;
@@ -87,15 +94,30 @@ private:
   World &world;
   const Coordinates &at;
   function_ref<int64_t(const ::tpc::SymExpr &)> evaluate;
+  KernelOutcomes &outcomes;
   TensorRun exact;
   SmallVector<Value> caches; // caches that results are appended to
   SmallVector<Domain> domains;
+  /// In a mask only 0 is false. The other numbers are constants that tensors are compared with.
+  SmallVector<int64_t> frequentIntegers = {0, 1, 2, -1};
+  SmallVector<double> specialFloats = {0, -0.0, 0, 1, -1, 2};
   unsigned draws = 0;
 };
 } // namespace
 
-/// Draws an integer from the domain of the argument. Zero and small integers are frequent, because
-/// in a mask only 0 is false.
+/// Adds a constant to the numbers that are drawn frequently.
+void Comparison::addSpecial(Value value) {
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  if (!dense || !dense.isSplat())
+    return;
+  if (isa<FloatType>(dense.getElementType()))
+    specialFloats.push_back(dense.getSplatValue<APFloat>().convertToDouble());
+  else
+    frequentIntegers.push_back(dense.getSplatValue<APInt>().getSExtValue());
+}
+
+/// Draws an integer from the domain of the argument.
 int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) const {
   uint64_t x = interpret::hash(key, i);
   auto type = cast<IntegerType>(getElementTypeOrSelf(argument.getType()));
@@ -104,8 +126,8 @@ int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) 
   if (domains.empty())
     return x & 1;
   Domain domain = domains[argument.getArgNumber()].intersect(Domain::ofType(type));
-  constexpr int64_t frequent[] = {0, 1, 2, -1};
-  int64_t number = x % 2 ? frequent[(x >> 8) % 4] : int64_t((x >> 8) % 12) - 5;
+  int64_t number =
+      x % 2 ? frequentIntegers[(x >> 8) % frequentIntegers.size()] : int64_t((x >> 8) % 12) - 5;
   if (number >= domain.lowest && number <= domain.highest)
     return number;
   double lowest = std::isfinite(domain.lowest) ? domain.lowest : domain.highest - 12;
@@ -113,17 +135,21 @@ int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) 
   return int64_t(lowest) + int64_t((x >> 8) % uint64_t(highest - lowest + 1));
 }
 
-static double drawSpecial(Special special, double number, uint64_t x) {
-  constexpr double zeros[] = {0, -0.0, 0, 1, -1, 2};
+/// `isDense`: special numbers are frequent.
+double Comparison::drawSpecial(Special special, double number, uint64_t x, bool isDense) const {
+  uint64_t rest = x >> 8;
+  unsigned every = isDense ? 2 : 6;
   switch (special) {
   case Special::None:
     return number;
+  case Special::AllZero:
+    return 0;
   case Special::Zeros:
-    return x % 4 ? zeros[(x >> 8) % std::size(zeros)] : number;
+    return x % 4 ? specialFloats[rest % specialFloats.size()] : number;
   case Special::Infinities:
-    return x % 4 ? number : (x >> 8) % 2 ? INFINITY : -INFINITY;
+    return x % 4 ? number : rest % 2 ? INFINITY : -INFINITY;
   case Special::NaNs:
-    return x % 6 ? number : NAN;
+    return x % every ? number : NAN;
   }
   llvm_unreachable("all kinds are listed");
 }
@@ -167,7 +193,8 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
       number = (draw.magnitude == 0 ? 1 : draw.magnitude) *
                    (draw.positive ? std::fabs(number) : number) +
                draw.offset;
-      x = drawSpecial(draw.special, number, interpret::hash(~key, i));
+      x = drawSpecial(draw.special, number, interpret::hash(~key, i),
+                      interpret::hash(~key, ~(i / row)) % 2 == 0);
       // In some rows only few elements are visible. A second maximum may then be -infinity.
       if (draw.special == Special::Infinities && interpret::hash(key, ~(i / row)) % 2 == 0 &&
           interpret::hash(key, i) % 4 != 0)
@@ -311,6 +338,7 @@ LogicalResult Comparison::run(const Draw &draw) {
   Operation *failedAt = nullptr;
   std::string why;
   Narrowings narrowings;
+  Outcomes compared;
   std::vector<Data> sensitivity;
   {
     ScopedDiagnosticHandler quiet(function.getContext(), [&](Diagnostic &diagnostic) {
@@ -323,7 +351,7 @@ LogicalResult Comparison::run(const Draw &draw) {
     bool isInBounds = !std::exchange(world.misses, missed);
     if (!isEvaluated || !isInBounds ||
         (succeeded(kernel.run(*views, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
-                              draw.comparesRounding ? &narrowings : nullptr)) &&
+                              draw.comparesRounding ? &narrowings : nullptr, &compared)) &&
          reported))
       return success();
     if (draw.comparesRounding || isHuge || exact.hasSteps()) {
@@ -340,6 +368,17 @@ LogicalResult Comparison::run(const Draw &draw) {
                        draw.magnitude == 0 ? 1 : std::max(draw.magnitude, draw.offset),
                        isHuge || exact.hasSteps() ? &sensitivity[i] : nullptr)))
       return failure();
+  for (auto [all, outcome] : llvm::zip_equal(outcomes.choices, compared))
+    all |= outcome;
+  for (Operation &op : tensors.front().without_terminator()) {
+    bool isBoolean = getElementTypeOrSelf(op.getResult(0)).isInteger(1);
+    if (!isBoolean && !getPredicate(&op))
+      continue;
+    uint8_t &had = outcomes.onTensors[&op];
+    if (isBoolean)
+      for (double x : exact.get(op.getResult(0)).data)
+        had |= x != 0 ? 2 : 1;
+  }
   if (!draw.comparesRounding)
     return success();
   if (failed(compareNarrowings(function, narrowings, exact)))
@@ -360,19 +399,21 @@ LogicalResult Comparison::run(const Draw &draw) {
   return compareCasts(function, tensors, ArrayRef(again).drop_front(operands), rounded);
 }
 
-/// Returns true if the function cannot be run on random operands, because integer arithmetic would
-/// overflow. The run of the program tests such functions.
+/// Returns true if the function cannot be run on random operands, because casts of integers would
+/// wrap around. The run of the program tests such functions. Casts of floats out of range are
+/// unspecified, and not compared.
 static bool needsWholeProgram(func::FuncOp tensors) {
   auto wraps = [](CastOp op) {
     auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(op.getType()));
-    return type && type.getWidth() > 1 && (type.getWidth() < 32 || type.isUnsigned());
+    return type && isa<IntegerType>(getElementTypeOrSelf(op.getOperand())) && type.getWidth() > 1 &&
+           (type.getWidth() < 32 || type.isUnsigned());
   };
   return tensors
       .walk([&](CastOp op) { return wraps(op) ? WalkResult::interrupt() : WalkResult::advance(); })
       .wasInterrupted();
 }
 
-/// Returns true if the function looks up rows at computed indices, which random integers would move
+/// Returns true if the function looks up rows at computed indices, which random integers may move
 /// out of bounds.
 static bool hasComputedRows(func::FuncOp tensors) {
   auto isComputed = [](Value index) {
@@ -404,12 +445,11 @@ static bool hasLimits(kernel::FuncOp function) {
 LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
                                      ArrayRef<MemoryView> memory, bool isGiven, bool isBrief,
                                      World &world, const Coordinates &at,
-                                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
-  // Computed indices are known to be in bounds only for the integers of the run.
-  bool keepsIntegers = hasComputedRows(tensors);
-  if (needsWholeProgram(tensors) || (keepsIntegers && !isGiven))
+                                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate,
+                                     KernelOutcomes &outcomes) {
+  if (needsWholeProgram(tensors))
     return success();
-  Comparison comparison(kernel, tensors, memory, isGiven, world, at, evaluate);
+  Comparison comparison(kernel, tensors, memory, isGiven, world, at, evaluate, outcomes);
   SmallVector<Draw> draws;
   if (isGiven)
     draws.push_back({.magnitude = 0, .keepsIntegers = true});
@@ -420,7 +460,7 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
     bool halves = comparison.has16Bits();
     draws.push_back({.magnitude = 60, .keepsIntegers = true, .comparesRounding = halves});
     draws.push_back({.magnitude = 1000, .comparesRounding = halves});
-    for (Special special : {Special::Zeros, Special::Infinities})
+    for (Special special : {Special::AllZero, Special::Zeros, Special::Infinities})
       draws.push_back({.magnitude = 1, .special = special});
     // A limit may be computed from the numbers, and be far above them.
     if (hasLimits(kernel.getFunction()))
@@ -428,16 +468,27 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
         draws.push_back({.magnitude = magnitude, .keepsIntegers = true});
     if (isGiven) // an epsilon affects small numbers, whatever the sizes
       draws.push_back({.magnitude = 1e-3, .keepsIntegers = true});
-    if (!isGiven || keepsIntegers) {
+    if (!isGiven || hasComputedRows(tensors)) {
       draws.push_back({.magnitude = 1, .offset = 1000, .comparesRounding = true});
-      for (Special special : {Special::Zeros, Special::Infinities, Special::NaNs})
+      for (Special special : {Special::AllZero, Special::Zeros, Special::Infinities, Special::NaNs})
         draws.push_back({.magnitude = 1, .special = special});
     }
   }
-  for (Draw &draw : draws)
-    draw.keepsIntegers |= keepsIntegers;
+  // Runs with other integers are skipped if an index is out of bounds, as computed indices often
+  // are.
+  if (isGiven && hasComputedRows(tensors))
+    for (size_t i = 0, count = draws.size(); i < count; ++i) {
+      draws.push_back(draws[i]);
+      draws.back().keepsIntegers = true;
+    }
   for (const Draw &draw : draws)
     if (failed(comparison.run(draw)))
+      return failure();
+  // Rare outcomes, such as those for divisors of -1, may need other numbers.
+  constexpr int moreDraws = 24;
+  auto isPartial = [](uint8_t outcome) { return outcome != 3; };
+  for (int i = 0; i < moreDraws && !isBrief && llvm::any_of(outcomes.choices, isPartial); ++i)
+    if (failed(comparison.run({.magnitude = 1, .special = i % 2 ? Special::Zeros : Special::None})))
       return failure();
   return success();
 }

@@ -297,7 +297,7 @@ static int64_t getLongSize(ModuleOp staged, ModuleOp lowered, MeshAttr grid,
 }
 
 static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp lowered,
-                                 std::string &skipped) {
+                                 ChoiceCoverage &choices, std::string &skipped) {
   ArrayRef<Tensor<double>> inputs = reference.inputs;
   bool halves = hasHalves(staged);
   // Results may be inputs, which a program stores in their types.
@@ -346,6 +346,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     BufferMachine actual(lowered, reference.stagedWorld, inputs, /*seed=*/1, rounds);
     actual.comparesKernels = !rounds;
     actual.alone = {&alone, &reversed};
+    actual.choices = &choices;
     for (World &world : longWorlds)
       actual.alone.push_back(&world);
     if (failed(actual.run()))
@@ -373,7 +374,8 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
 /// Compares a step of one token after a long past, which is the common case of a generation. Other
 /// runs have small caches and do not detect a confusion of past and new tokens.
 static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp lowered,
-                                     SmallSizes &small, std::string &skipped) {
+                                     SmallSizes &small, ChoiceCoverage &choices,
+                                     std::string &skipped) {
   constexpr int64_t capacity = 11;
   std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged);
   if (!step)
@@ -385,7 +387,7 @@ static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp l
   auto reference = runReference(model, staged, main, small, /*draw=*/0, why);
   if (failed(reference))
     return failure();
-  return *reference ? compareWith(**reference, staged, lowered, skipped) : success();
+  return *reference ? compareWith(**reference, staged, lowered, choices, skipped) : success();
 }
 
 /// Runs the lowered program at the first sizes and inputs at which the model can be run and, if
@@ -442,9 +444,12 @@ static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowere
     report.unexercised = (*reference)->coverage.listUnexercised();
     llvm::raw_string_ostream os(report.facts);
     (*reference)->coverage.print(os);
-    if (failed(compareWith(**reference, staged, lowered, skipped)))
+    ChoiceCoverage choices;
+    if (failed(compareWith(**reference, staged, lowered, choices, skipped)))
       return failure();
-    return skipped.empty() ? compareLateStep(model, staged, lowered, small, skipped) : success();
+    if (skipped.empty() && failed(compareLateStep(model, staged, lowered, small, choices, skipped)))
+      return failure();
+    return choices.check(lowered);
   } while (small.sizes->setNextSample());
   return success();
 }

@@ -2,8 +2,9 @@
 //
 // Runs with random numbers do not test every float operation of a kernel: x + n - n is nearly x
 // where n is small, and a position is small in every run. Therefore a kernel may have, of each
-// kind, only as many different float operations as the ops of its tensor function require. Those of
-// an element-wise op are the ones of its definition (ScalarOpInterface); a table has the others.
+// kind, only as many different float operations and folds as the ops of its tensor function
+// require. Those of an element-wise op are the ones of its definition (ScalarOpInterface); a table
+// has the others.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +24,8 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
 
 namespace {
-/// Number of operations by kind.
-using Counts = std::map<OperationName, unsigned, bool (*)(OperationName, OperationName)>;
+/// Number of operations by kind: the name of an op; of a fold, also its kind.
+using Counts = std::map<std::string, unsigned>;
 
 /// Numbers of values in a kernel: values that are computed in the same way from the same memory
 /// have the same number, whatever the indices of elements. A kernel may compute a value several
@@ -32,7 +33,7 @@ using Counts = std::map<OperationName, unsigned, bool (*)(OperationName, Operati
 class ValueNumbers {
 public:
   explicit ValueNumbers(kernel::FuncOp function);
-  /// Different values of each kind of float operation.
+  /// Different values of each kind of float operation and fold.
   Counts counts;
 
 private:
@@ -53,17 +54,23 @@ private:
 };
 } // namespace
 
-static Counts makeCounts() {
-  return Counts(
-      [](OperationName a, OperationName b) { return a.getStringRef() < b.getStringRef(); });
-}
-
 /// Whether an op of a kernel computes with floats.
 static bool isFloatOperation(Operation *op) {
   if (isa<arith::ConstantOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp>(op) ||
       !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()))
     return false;
   return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<FloatType>);
+}
+
+static std::string getFoldName(kernel::FoldKind kind) {
+  return ("tpc_kernel.fold " + kernel::stringifyFoldKind(kind)).str();
+}
+
+/// Returns the kind of an op that is counted; nothing for other ops.
+static std::optional<std::string> getKind(Operation *op) {
+  if (auto fold = dyn_cast<kernel::FoldOp>(op))
+    return getFoldName(fold.getKind());
+  return isFloatOperation(op) ? std::optional(op->getName().getStringRef().str()) : std::nullopt;
 }
 
 const void *ValueNumbers::find(Key key, bool *isNew) {
@@ -73,7 +80,7 @@ const void *ValueNumbers::find(Key key, bool *isNew) {
   return &it->second;
 }
 
-ValueNumbers::ValueNumbers(kernel::FuncOp function) : counts(makeCounts()) {
+ValueNumbers::ValueNumbers(kernel::FuncOp function) {
   function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op); });
 }
 
@@ -87,8 +94,8 @@ void ValueNumbers::count(Operation *op, Key key) {
   const void *number = find(std::move(key), &isNew);
   for (Value result : op->getResults())
     numbers[result] = number;
-  if (isNew && isFloatOperation(op))
-    ++counts.try_emplace(op->getName(), 0).first->second;
+  if (std::optional<std::string> kind = getKind(op); kind && isNew)
+    ++counts[*kind];
 }
 
 void ValueNumbers::visit(Operation *op) {
@@ -134,13 +141,15 @@ void ValueNumbers::visit(Operation *op) {
         Key key;
         for (Value operand : op->getOperands())
           key.push_back(of(operand));
-        count(op, std::move(key));
+        // Values that are computed from indices, and conditions on them, are not distinguished.
+        bool isPosition = llvm::all_of(op->getOperandTypes(), llvm::IsaPred<IndexType>) &&
+                          llvm::is_contained(key, find({}));
+        if (isPosition)
+          for (Value result : op->getResults())
+            numbers[result] = find({});
+        else
+          count(op, std::move(key));
       });
-}
-
-/// Adds operations of a kind.
-static void add(Counts &counts, MLIRContext *context, StringRef kind, unsigned number) {
-  counts.try_emplace(OperationName(kind, context), 0).first->second += number;
 }
 
 void lowered::buildDefinition(ScalarOpInterface op, Block &block) {
@@ -157,26 +166,43 @@ void lowered::buildDefinition(ScalarOpInterface op, Block &block) {
   op.buildScalar(builder, op.getLoc(), block.getArguments());
 }
 
-/// Adds the float operations of the definition of an element-wise op.
+/// Adds the float operations of an element-wise op's definition.
 static void addDefinition(Counts &counts, ScalarOpInterface op) {
   Block block;
   lowered::buildDefinition(op, block);
   block.walk([&](Operation *inner) {
-    if (isFloatOperation(inner))
-      ++counts.try_emplace(inner->getName(), 0).first->second;
+    if (std::optional<std::string> kind = getKind(inner))
+      ++counts[*kind];
   });
 }
 
-/// Adds the float operations of an op on tensors.
+/// Returns the kind of a reduction's fold.
+static kernel::FoldKind getFoldKind(ReduceOp reduce) {
+  bool withoutSign = isUnsigned(reduce.getOperand().getType());
+  switch (reduce.getFunction()) {
+  case ReduceFunction::Max:
+    return withoutSign ? kernel::FoldKind::UMax : kernel::FoldKind::Max;
+  case ReduceFunction::Min:
+    return withoutSign ? kernel::FoldKind::UMin : kernel::FoldKind::Min;
+  case ReduceFunction::Sum:
+  case ReduceFunction::Mean:
+    return kernel::FoldKind::Sum;
+  }
+  llvm_unreachable("all functions are listed");
+}
+
+/// Adds the float operations and folds of an op on tensors.
 static void addOperations(Counts &counts, Operation *op) {
-  auto add = [&](StringRef kind, unsigned number) {
-    ::add(counts, op->getContext(), kind, number);
+  auto add = [&](StringRef kind, unsigned number) { counts[kind.str()] += number; };
+  auto addFolds = [&](kernel::FoldKind kind, unsigned number) {
+    counts[getFoldName(kind)] += number;
   };
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](ScalarOpInterface scalar) { addDefinition(counts, scalar); })
       // mean = sum x / n, variance = sum (x - mean)^2 / n,
       // (x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias
       .Case([&](LayerNormOp) {
+        addFolds(kernel::FoldKind::Sum, 2);
         add("arith.divf", 3);
         add("arith.subf", 1);
         add("arith.mulf", 3);
@@ -185,6 +211,7 @@ static void addOperations(Counts &counts, Operation *op) {
       })
       // x * (1 / sqrt(sum x^2 / n + epsilon)) * scale
       .Case([&](RmsNormOp) {
+        addFolds(kernel::FoldKind::Sum, 1);
         add("arith.divf", 2);
         add("arith.mulf", 3);
         add("arith.addf", 1);
@@ -192,13 +219,17 @@ static void addOperations(Counts &counts, Operation *op) {
       })
       // exp(x - maximum) * (1 / sum)
       .Case([&](SoftmaxOp) {
+        addFolds(kernel::FoldKind::MaxNum, 1);
+        addFolds(kernel::FoldKind::Sum, 1);
         add("arith.subf", 1);
         add("math.exp", 1);
         add("arith.divf", 1);
         add("arith.mulf", 1);
       })
-      .Case(
-          [&](ReduceOp reduce) { add("arith.divf", reduce.getFunction() == ReduceFunction::Mean); })
+      .Case([&](ReduceOp reduce) {
+        addFolds(getFoldKind(reduce), 1);
+        add("arith.divf", reduce.getFunction() == ReduceFunction::Mean);
+      })
       .Case([&](CumSumOp) { add("arith.addf", 1); })
       // x * cos + other * (+-sin)
       .Case([&](RotaryOp) {
@@ -212,11 +243,15 @@ static void addOperations(Counts &counts, Operation *op) {
         add("arith.mulf", 1);
       })
       .Case([&](MatmulOp) {
+        addFolds(kernel::FoldKind::Sum, 1);
         add("arith.mulf", 1);
         add("arith.addf", 1);
       })
-      // A row is added only if an id selects it.
-      .Case([&](ScatterAddOp) { add("arith.cmpf", 1); });
+      // A row is added only if the number of ids that select it is not 0.
+      .Case([&](ScatterAddOp) {
+        addFolds(kernel::FoldKind::Sum, 2);
+        add("arith.cmpf", 1);
+      });
 }
 
 LogicalResult lowered::checkArithmetic(kernel::FuncOp function, func::FuncOp tensors) {
@@ -224,7 +259,7 @@ LogicalResult lowered::checkArithmetic(kernel::FuncOp function, func::FuncOp ten
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << ") in kernel @" << function.getSymName() << ": ";
   };
-  Counts want = makeCounts();
+  Counts want;
   tensors.walk([&](Operation *op) { addOperations(want, op); });
   ValueNumbers have(function);
   for (auto [kind, count] : have.counts) {

@@ -3,8 +3,9 @@
 // A comparison or a limit with a wrong operand may give another result for rare operands only,
 // which runs with random numbers do not have: |x| instead of max(|x|, y) in the denominator of a
 // ratio that is compared with 0.02, for example. Therefore operands of comparisons, maxima and
-// minima of floats are checked without running the kernel: they must depend on the same memory as
-// on tensors.
+// minima of floats are checked without running the kernel: they must depend on the same memory of
+// floats as on tensors. Dependences on indices and conditions are not compared, because a lookup of
+// a compared element is a comparison of looked-up elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -109,12 +110,11 @@ private:
 };
 } // namespace
 
-/// Returns the predicate of a comparison on tensors in a kernel.
-static std::optional<arith::CmpFPredicate> getPredicate(Operation *op) {
+std::optional<arith::CmpFPredicate> lowered::getPredicate(Operation *op) {
   std::optional<arith::CmpFPredicate> predicate;
-  if (auto comparison = dyn_cast<CmpOp>(op)) {
+  if (auto scalar = dyn_cast<ScalarOpInterface>(op)) {
     Block block;
-    buildDefinition(comparison, block);
+    buildDefinition(scalar, block);
     for (auto inner : block.getOps<arith::CmpFOp>())
       predicate = inner.getPredicate();
   }
@@ -125,7 +125,8 @@ static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(va
 
 TensorDecisions::TensorDecisions(func::FuncOp tensors) {
   for (auto [i, operand] : llvm::enumerate(getKernelOperands(tensors)))
-    sources[operand] = {{unsigned(i)}, {unsigned(i)}};
+    if (isFloat(operand))
+      sources[operand] = {{unsigned(i)}, {unsigned(i)}};
   for (Operation &op : tensors.front().without_terminator())
     visit(&op);
 }
@@ -153,7 +154,8 @@ void TensorDecisions::visit(Operation *op) {
 KernelDecisions::KernelDecisions(kernel::FuncOp function) {
   auto memory = function.getBody().getArguments();
   for (auto [i, argument] : llvm::enumerate(memory.drop_back(function.getNumResults())))
-    sources[argument] = {{unsigned(i)}, {unsigned(i)}};
+    if (isFloat(argument))
+      sources[argument] = {{unsigned(i)}, {unsigned(i)}};
   do {
     hasChanged = false;
     function.walk([&](Operation *op) { visit(op); });

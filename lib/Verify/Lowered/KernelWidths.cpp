@@ -37,8 +37,17 @@ struct Known {
 
 class KernelRanges {
 public:
-  KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes);
+  /// `trustsChecks`: rows that a tpc_kernel.check has checked are within their table.
+  KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes,
+               bool trustsChecks = false);
   LogicalResult run();
+  /// Returns the result of a comparison if it is the same for all values in the operands'
+  /// intervals.
+  std::optional<bool> decide(arith::CmpIOp comparison) const;
+  /// Returns whether a loop has no iterations.
+  bool isEmpty(scf::ForOp loop) const {
+    return get(loop.getUpperBound()).range.high <= get(loop.getLowerBound()).range.low;
+  }
 
 private:
   LogicalResult visit(Block &block);
@@ -55,6 +64,9 @@ private:
     auto it = known.find(value);
     return it == known.end() ? anyOf(value.getType()) : it->second;
   }
+  static Interval join(Interval a, Interval b) {
+    return {std::min(a.low, b.low), std::max(a.high, b.high)};
+  }
   static bool contains(Interval outer, Interval inner) {
     return outer.low <= inner.low && inner.high <= outer.high;
   }
@@ -65,6 +77,7 @@ private:
 
   kernel::FuncOp function;
   SizeRanges &sizes;
+  bool trustsChecks;
   DenseMap<Value, Known> known;
   /// Widths of integers in the tensor function, and widths of results of its casts to integers.
   std::set<unsigned> widths, castWidths;
@@ -79,8 +92,9 @@ private:
 };
 } // namespace
 
-KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes)
-    : function(function), sizes(sizes) {
+KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes,
+                           bool trustsChecks)
+    : function(function), sizes(sizes), trustsChecks(trustsChecks) {
   auto note = [&](Type type) {
     if (auto integer = dyn_cast<IntegerType>(getElementTypeOrSelf(type)))
       widths.insert(integer.getWidth());
@@ -197,6 +211,18 @@ LogicalResult KernelRanges::visit(Operation *op) {
     for (Region &region : branch->getRegions())
       if (!region.empty() && failed(visit(region.front())))
         return failure();
+    for (auto [i, result] : llvm::enumerate(branch.getResults()))
+      if (result.getType().isIntOrIndex()) {
+        Known then = get(branch.thenYield().getOperand(i)),
+              otherwise = get(branch.elseYield().getOperand(i));
+        known[result] = {join(then.range, otherwise.range), then.isIndex && otherwise.isIndex};
+      }
+    return success();
+  }
+  if (auto check = dyn_cast<kernel::CheckOp>(op); check && trustsChecks) {
+    auto below = check.getExists().getDefiningOp<arith::CmpIOp>();
+    if (Known size = get(check.getSize()); below && size.isIndex)
+      known[below.getLhs()] = {{Wide(0), std::max(Wide(0), size.range.high + Wide(-1))}, true};
     return success();
   }
   if (auto size = dyn_cast<kernel::SizeOp>(op)) {
@@ -253,9 +279,7 @@ LogicalResult KernelRanges::visit(Operation *op) {
           [&](auto) { return set({std::max(a.low, b.low), std::max(a.high, b.high)}, both); })
       .Case([&](arith::SelectOp select) {
         Known then = get(select.getTrueValue()), otherwise = get(select.getFalseValue());
-        return set({std::min(then.range.low, otherwise.range.low),
-                    std::max(then.range.high, otherwise.range.high)},
-                   then.isIndex && otherwise.isIndex);
+        return set(join(then.range, otherwise.range), then.isIndex && otherwise.isIndex);
       })
       .Case<arith::IndexCastOp, arith::IndexCastUIOp, arith::ExtSIOp, arith::ExtUIOp,
             arith::TruncIOp>([&](auto) -> LogicalResult {
@@ -280,6 +304,65 @@ LogicalResult KernelRanges::visit(Block &block) {
     if (failed(visit(&op)))
       return failure();
   return success();
+}
+
+std::optional<bool> KernelRanges::decide(arith::CmpIOp comparison) const {
+  using P = arith::CmpIPredicate;
+  Known x = get(comparison.getLhs()), y = get(comparison.getRhs());
+  if (!x.isIndex || !y.isIndex)
+    return std::nullopt;
+  Interval a = x.range, b = y.range;
+  bool isSigned = false;
+  auto compare = [](bool holds, bool fails) {
+    return holds ? std::optional(true) : fails ? std::optional(false) : std::nullopt;
+  };
+  switch (comparison.getPredicate()) {
+  case P::eq:
+    return compare(a.low == a.high && b.low == b.high && a.low == b.low,
+                   a.high < b.low || b.high < a.low);
+  case P::ne:
+    return compare(a.high < b.low || b.high < a.low,
+                   a.low == a.high && b.low == b.high && a.low == b.low);
+  case P::slt:
+  case P::sle:
+  case P::sgt:
+  case P::sge:
+    isSigned = true;
+    break;
+  default:
+    break;
+  }
+  if (!isSigned && (a.low < Wide(0) || b.low < Wide(0)))
+    return std::nullopt;
+  switch (comparison.getPredicate()) {
+  case P::slt:
+  case P::ult:
+    return compare(a.high < b.low, b.high <= a.low);
+  case P::sle:
+  case P::ule:
+    return compare(a.high <= b.low, b.high < a.low);
+  case P::sgt:
+  case P::ugt:
+    return compare(b.high < a.low, a.high <= b.low);
+  default:
+    return compare(b.high <= a.low, a.high < b.low);
+  }
+}
+
+DenseMap<Operation *, bool> lowered::findDecided(kernel::FuncOp function, func::FuncOp tensors,
+                                                 SizeRanges &sizes) {
+  DenseMap<Operation *, bool> decided;
+  KernelRanges ranges(function, tensors, sizes, /*trustsChecks=*/true);
+  ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
+  if (succeeded(ranges.run()))
+    function.walk([&](Operation *op) {
+      auto comparison = dyn_cast<arith::CmpIOp>(op);
+      if (std::optional<bool> result = comparison ? ranges.decide(comparison) : std::nullopt)
+        decided[op] = *result;
+      if (auto loop = dyn_cast<scf::ForOp>(op); loop && ranges.isEmpty(loop))
+        decided[op] = false;
+    });
+  return decided;
 }
 
 //===----------------------------------------------------------------------===//

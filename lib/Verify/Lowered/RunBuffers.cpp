@@ -240,7 +240,7 @@ LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<
     RankSizesEvaluator evaluator(*at);
     auto evaluateHere = [&](const SymExpr &size) { return evaluator.evaluate(size, ranks[rank]); };
     if (failed(compareKernel(kernel, *tensors, memory, /*isGiven=*/i == 0, /*isBrief=*/i > 1, *at,
-                             ranks[rank], evaluateHere)))
+                             ranks[rank], evaluateHere, choices->ofKernel(kernel))))
       return failure();
   }
   return success();
@@ -271,8 +271,10 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
         failed(compareAlone(*kernel, memory, rank)))
       return failure();
     bool missing = false;
+    Outcomes *outcomes = comparesKernels && !roundsNumbers ? &choices->ofProgram(*kernel) : nullptr;
     if (failed(kernel->run(memory, evaluateHere, ++seed,
-                           roundsNumbers ? Rounding::Casts : Rounding::None, missing)))
+                           roundsNumbers ? Rounding::Casts : Rounding::None, missing,
+                           /*failed=*/nullptr, /*narrowings=*/nullptr, outcomes)))
       return fail(op, rank) << "the launched kernel fails";
     if (missing) {
       reported = "an index is out of bounds, reported by @" + op.getKernel().str();

@@ -10,7 +10,7 @@
 #define TPC_LIB_VERIFY_LOWERED_RUNBUFFERS_H
 
 #include "../Interpret/World.h"
-#include "RunKernel.h"
+#include "KernelChoices.h"
 
 #include "tpc/Buffer/Buffer.h"
 
@@ -67,6 +67,8 @@ public:
   /// sizes and in the first of these worlds, and one magnitude in the others.
   bool comparesKernels = false;
   SmallVector<interpret::World *> alone;
+  /// Receives the outcomes of the choices of compared kernels.
+  ChoiceCoverage *choices = nullptr;
 
   struct Output {
     interpret::Shape shape;

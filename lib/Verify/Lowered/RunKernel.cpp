@@ -53,6 +53,10 @@ private:
     int64_t find(KernelRun &run, bool isLoad) const;
   };
   FailureOr<Access> getAccess(Operation *op, Value memory, ValueRange indices);
+  unsigned addChoice(Operation *op) {
+    program.choices.push_back(op);
+    return program.choices.size() - 1;
+  }
 
   FailureOr<Step> compile(Block &block);
   FailureOr<Step> compile(Operation *op);
@@ -216,50 +220,6 @@ FailureOr<Step> KernelCompiler::compileElements(kernel::ElementsOp op) {
   return loopInAnyOrder(op, getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
 }
 
-static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
-  using K = kernel::FoldKind;
-  switch (kind) {
-  case K::Sum:
-    if (isFloat)
-      x.f += y.f;
-    else
-      x.i = int64_t(uint64_t(x.i) + uint64_t(y.i));
-    return x;
-  case K::Max:
-  case K::Min:
-    if (isFloat && (std::isnan(x.f) || std::isnan(y.f)))
-      x.f = NAN;
-    else if (isFloat)
-      x.f = kind == K::Max ? std::max(x.f, y.f) : std::min(x.f, y.f);
-    else
-      x.i = kind == K::Max ? std::max(x.i, y.i) : std::min(x.i, y.i);
-    return x;
-  // Sign extension preserves the order of unsigned numbers.
-  case K::UMax:
-    x.i = uint64_t(x.i) > uint64_t(y.i) ? x.i : y.i;
-    return x;
-  case K::UMin:
-    x.i = uint64_t(x.i) < uint64_t(y.i) ? x.i : y.i;
-    return x;
-  case K::MaxNum:
-    x.f = std::fmax(x.f, y.f);
-    return x;
-  }
-  llvm_unreachable("all kinds are listed");
-}
-
-Rounder::Rounder(Operation *op, Type type, bool isCast) : op(op), type(type), isCast(isCast) {
-  // These ops return an operand, or its negation, and are exact.
-  bool isExact =
-      isa<arith::SelectOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
-          arith::MinNumFOp, arith::ConstantOp, math::AbsFOp, arith::ExtFOp>(op);
-  auto fold = dyn_cast<kernel::FoldOp>(op);
-  isExact |= fold && fold.getKind() != kernel::FoldKind::Sum;
-  bool isFloat = isa<FloatType>(type) && !isExact;
-  isWide = isFloat && type.getIntOrFloatBitWidth() > 16;
-  narrows = isFloat && (!isWide || isa<arith::TruncFOp>(op));
-}
-
 /// Folds in several lanes, as on a device. Each lane starts with the identity, and one lane has no
 /// elements.
 FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
@@ -326,11 +286,12 @@ FailureOr<Step> KernelCompiler::compileIf(scf::IfOp op) {
       return failure();
     branch = {*body, getRegisters(region.front().getTerminator()->getOperands())};
   }
-  return Step([op = op.getOperation(), condition = getRegister(op.getCondition()),
-               then = branches[0], otherwise = branches[1],
-               results = getRegisters(op.getResults())](KernelRun &run) {
+  return Step([op = op.getOperation(), choice = addChoice(op),
+               condition = getRegister(op.getCondition()), then = branches[0],
+               otherwise = branches[1], results = getRegisters(op.getResults())](KernelRun &run) {
     if (!run.expectSpecified(op, run.registers[condition], "the condition"))
       return;
+    run.choose(choice, run.registers[condition].i);
     const Branch &branch = run.registers[condition].i ? then : otherwise;
     branch.body(run);
     for (auto [to, from] : llvm::zip_equal(results, branch.yielded))
@@ -347,7 +308,7 @@ FailureOr<Step> KernelCompiler::compileFor(scf::ForOp op) {
                inits = getRegisters(op.getInitArgs()), args = getRegisters(op.getRegionIterArgs()),
                yielded = getRegisters(op.getBody()->getTerminator()->getOperands()),
                results = getRegisters(op.getResults()), op = op.getOperation(),
-               body = *body](KernelRun &run) {
+               choice = addChoice(op), body = *body](KernelRun &run) {
     auto &at = run.registers;
     auto move = [&](ArrayRef<unsigned> to, ArrayRef<unsigned> from) {
       SmallVector<Scalar> values;
@@ -364,6 +325,7 @@ FailureOr<Step> KernelCompiler::compileFor(scf::ForOp op) {
       return run.fail(op, "has a step of " + Twine(at[by].i));
     if (at[ub].i > at[lb].i && uint64_t(at[ub].i) - uint64_t(at[lb].i) > maxIterations)
       return run.fail(op, "is a loop of more than " + Twine(maxIterations) + " iterations");
+    run.choose(choice, at[lb].i < at[ub].i);
     for (int64_t i = at[lb].i, end = at[ub].i; i < end; i += at[by].i) {
       at[iv].i = i;
       body(run);
@@ -423,6 +385,14 @@ FailureOr<Step> KernelCompiler::compile(Operation *op) {
     if (auto step =
             compileScalar(op, getRegisters(op->getOperands()), getRegister(op->getResult(0)))) {
       bool isCast = isa<arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp>(op);
+      if (isa<arith::SelectOp, arith::CmpIOp, arith::CmpFOp>(op))
+        step = [step = std::move(*step), choice = addChoice(op),
+                outcome =
+                    getRegister(isa<arith::SelectOp>(op) ? op->getOperand(0) : op->getResult(0))](
+                   KernelRun &run) {
+          step(run);
+          run.choose(choice, run.registers[outcome].i);
+        };
       Rounder rounder(op, op->getResult(0).getType(), isCast);
       if (!rounder.hasEffect())
         return std::move(*step);
@@ -460,7 +430,7 @@ FailureOr<std::unique_ptr<KernelProgram>> KernelProgram::get(kernel::FuncOp func
 LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
                                  Rounding rounding, bool &reported, Operation **failed,
-                                 Narrowings *narrowings) const {
+                                 Narrowings *narrowings, Outcomes *outcomes) const {
   // Kernels compute positions themselves, also in rows with a stride, so they get entire spans.
   SmallVector<MemoryView> spans;
   for (const MemoryView &view : memory)
@@ -468,9 +438,18 @@ LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
   bool mayBeUnspecified = converts || llvm::any_of(memory, [](const MemoryView &view) {
                             return !view.memory->unspecified.empty();
                           });
-  KernelRun run{
-      spans,   {}, std::vector<Scalar>(registers), seed, rounding, narrowings, mayBeUnspecified,
-      nullptr, {}};
+  if (outcomes)
+    outcomes->resize(choices.size());
+  KernelRun run{spans,
+                {},
+                std::vector<Scalar>(registers),
+                seed,
+                rounding,
+                narrowings,
+                outcomes,
+                mayBeUnspecified,
+                nullptr,
+                {}};
   for (const SymExpr &size : sizes)
     run.sizes.push_back(evaluate(size));
   step(run);

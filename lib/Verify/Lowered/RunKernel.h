@@ -30,6 +30,9 @@ enum class Rounding {
   Arithmetic, // all results of 32 bits or more; narrower ones stay exact
 };
 
+/// For each choice of a kernel (KernelProgram::getChoices): which outcomes it had, as bits.
+using Outcomes = std::vector<uint8_t>;
+
 /// Operands of ops that narrow floats, in execution order.
 using Narrowings = llvm::MapVector<Operation *, std::vector<double>>;
 
@@ -42,13 +45,16 @@ public:
   /// size on this rank. `seed`: selects the order of rows. `reported`: set if the kernel reports an
   /// index out of bounds, which is not an error. `failed`: set to the op with an invalid access, or
   /// to the conversion that gave an index or a condition an unspecified value.
-  /// `narrowings`: receives the operands of narrowing ops.
+  /// `narrowings`: receives the operands of narrowing ops. `outcomes`: receives those of choices.
   LogicalResult run(ArrayRef<MemoryView> memory,
                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,
                     Rounding rounding, bool &reported, Operation **failed = nullptr,
-                    Narrowings *narrowings = nullptr) const;
+                    Narrowings *narrowings = nullptr, Outcomes *outcomes = nullptr) const;
 
   kernel::FuncOp getFunction() const { return function; }
+  /// Ops with two outcomes: comparisons, selections, branches, and loops, which may have no
+  /// iterations.
+  ArrayRef<Operation *> getChoices() const { return choices; }
   unsigned countArguments() const;
   /// Returns whether the kernel does not write all elements of an argument.
   bool isPartlyWritten(unsigned argument) const;
@@ -59,6 +65,7 @@ private:
   friend class KernelCompiler;
   kernel::FuncOp function;
   std::vector<::tpc::SymExpr> sizes; // evaluated once per run
+  std::vector<Operation *> choices;
   unsigned registers = 0;
   bool converts = false; // whether it converts floats to integers
   Step step;
@@ -72,6 +79,7 @@ struct KernelRun {
   uint64_t seed;
   Rounding rounding;
   Narrowings *narrowings;
+  Outcomes *outcomes;
   bool mayBeUnspecified;       // whether values may be unspecified
   Operation *failed = nullptr; // first op that fails
   std::string why;
@@ -89,10 +97,18 @@ struct KernelRun {
     return !value.isUnspecified();
   }
   void failUnspecified(Operation *op, Scalar value, StringRef role);
+  /// Records an outcome of a choice.
+  void choose(unsigned choice, bool outcome) {
+    if (outcomes)
+      (*outcomes)[choice] |= outcome ? 2 : 1;
+  }
 };
 
 /// Returns the scalar of a FloatAttr or IntegerAttr.
 Scalar getScalar(Attribute number);
+
+/// Adds a term of a fold.
+Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y);
 
 /// Rounds the result of an op to its type.
 class Rounder {

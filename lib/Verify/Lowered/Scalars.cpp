@@ -67,6 +67,50 @@ bool ScalarOp::propagate(KernelRun &run) const {
   return false;
 }
 
+Scalar lowered::combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
+  using K = kernel::FoldKind;
+  switch (kind) {
+  case K::Sum:
+    if (isFloat)
+      x.f += y.f;
+    else
+      x.i = int64_t(uint64_t(x.i) + uint64_t(y.i));
+    return x;
+  case K::Max:
+  case K::Min:
+    if (isFloat && (std::isnan(x.f) || std::isnan(y.f)))
+      x.f = NAN;
+    else if (isFloat)
+      x.f = kind == K::Max ? std::max(x.f, y.f) : std::min(x.f, y.f);
+    else
+      x.i = kind == K::Max ? std::max(x.i, y.i) : std::min(x.i, y.i);
+    return x;
+  // Sign extension preserves the order of unsigned numbers.
+  case K::UMax:
+    x.i = uint64_t(x.i) > uint64_t(y.i) ? x.i : y.i;
+    return x;
+  case K::UMin:
+    x.i = uint64_t(x.i) < uint64_t(y.i) ? x.i : y.i;
+    return x;
+  case K::MaxNum:
+    x.f = std::fmax(x.f, y.f);
+    return x;
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+Rounder::Rounder(Operation *op, Type type, bool isCast) : op(op), type(type), isCast(isCast) {
+  // These ops return an operand, or its negation, and are exact.
+  bool isExact =
+      isa<arith::SelectOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+          arith::MinNumFOp, arith::ConstantOp, math::AbsFOp, arith::ExtFOp>(op);
+  auto fold = dyn_cast<kernel::FoldOp>(op);
+  isExact |= fold && fold.getKind() != kernel::FoldKind::Sum;
+  bool isFloat = isa<FloatType>(type) && !isExact;
+  isWide = isFloat && type.getIntOrFloatBitWidth() > 16;
+  narrows = isFloat && (!isWide || isa<arith::TruncFOp>(op));
+}
+
 namespace {
 /// Builds steps from functions of scalars.
 struct Build {

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -100,6 +101,58 @@ static bool loseBitsAtSize(Mutator &m) {
   auto sum = arith::AddFOp::create(m.builder, loc, number, size);
   auto back = arith::SubFOp::create(m.builder, loc, sum, size);
   replace(number, back, {sum});
+  return true;
+}
+
+/// Returns whether the row of a store is before a multiple of a size: a condition that is true in
+/// small runs. Sets the insertion point before the store.
+static Value isNearRow(Mutator &m, memref::StoreOp store) {
+  auto rows = store->getParentOfType<kernel::RowsOp>();
+  SmallVector<Value> sizes;
+  for (auto size : rows->getParentOfType<kernel::FuncOp>().getBody().getOps<kernel::SizeOp>())
+    if (size->isBeforeInBlock(rows))
+      sizes.push_back(size);
+  auto indices = rows.getIndices();
+  if (sizes.empty() || indices.empty())
+    return {};
+  m.builder.setInsertionPoint(store);
+  Value size = m.drawFrom(sizes), row = indices[m.draw(indices.size())];
+  for (unsigned i = 0, times = 16 + m.draw(32); i < times; ++i)
+    row = arith::SubIOp::create(m.builder, store.getLoc(), row, size);
+  return arith::CmpIOp::create(m.builder, store.getLoc(), arith::CmpIPredicate::slt, row, size);
+}
+
+static memref::StoreOp pickStore(Mutator &m) {
+  return m.pick<memref::StoreOp>([](memref::StoreOp store) {
+    return store->getParentOfType<kernel::RowsOp>() && store.getValue().getType().isF32();
+  });
+}
+
+/// Stores another number from a row on.
+static bool storeOtherFar(Mutator &m) {
+  memref::StoreOp store = pickStore(m);
+  Value isNear = store ? isNearRow(m, store) : Value();
+  if (!isNear)
+    return false;
+  Value number = store.getValue();
+  Value other = arith::ConstantOp::create(m.builder, store.getLoc(), m.builder.getF32FloatAttr(0));
+  if (Operation *from = number.getDefiningOp())
+    for (Value operand : from->getOperands())
+      if (operand.getType() == number.getType() && m.draw(2))
+        other = operand;
+  auto select = arith::SelectOp::create(m.builder, store.getLoc(), isNear, number, other);
+  store.getValueMutable().set(select);
+  return true;
+}
+
+/// Stores nothing from a row on.
+static bool skipStoreFar(Mutator &m) {
+  memref::StoreOp store = pickStore(m);
+  Value isNear = store ? isNearRow(m, store) : Value();
+  if (!isNear)
+    return false;
+  auto branch = scf::IfOp::create(m.builder, store.getLoc(), isNear);
+  store->moveBefore(branch.thenBlock()->getTerminator());
   return true;
 }
 
@@ -235,6 +288,8 @@ ArrayRef<Mutation> mutate::getNumberMutations() {
       {"kernel-number-narrow", "a number is rounded to the program's 16-bit type", narrowNumber},
       {"kernel-bits-lost", "a large number is added and subtracted", loseBits},
       {"kernel-bits-lost-at-size", "an index is added and subtracted", loseBitsAtSize},
+      {"kernel-stores-other-far", "from a row on, another number is stored", storeOtherFar},
+      {"kernel-stores-nothing-far", "from a row on, no number is stored", skipStoreFar},
       {"kernel-compares-other", "a comparison or limit of floats has another operand",
        compareOther},
       {"kernel-other-equality", "a comparison of floats includes or excludes equality",

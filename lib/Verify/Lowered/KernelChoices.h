@@ -1,0 +1,41 @@
+//===- KernelChoices.h - Coverage of choices in kernels ---------*- C++ -*-===//
+
+#ifndef TPC_LIB_VERIFY_LOWERED_KERNELCHOICES_H
+#define TPC_LIB_VERIFY_LOWERED_KERNELCHOICES_H
+
+#include "RunKernel.h"
+
+namespace mlir::tpc::lowered {
+
+/// Outcomes in separate runs of a kernel and its tensor function.
+struct KernelOutcomes {
+  Outcomes choices;
+  /// Of ops on tensors that return booleans; none for other element-wise ops whose definition has a
+  /// comparison of floats, such as tpc.relu.
+  llvm::MapVector<Operation *, uint8_t> onTensors;
+};
+
+/// Outcomes of the choices of all kernels, in runs whose results were compared.
+class ChoiceCoverage {
+public:
+  KernelOutcomes &ofKernel(const KernelProgram &kernel) { return find(kernel).alone; }
+  /// Outcomes in runs of the program.
+  Outcomes &ofProgram(const KernelProgram &kernel) { return find(kernel).inProgram; }
+
+  /// Emits an error if a choice lacks an outcome, unless intervals of indices show, for all sizes,
+  /// that it cannot have this outcome.
+  LogicalResult check(ModuleOp program) const;
+
+private:
+  struct Kernel {
+    std::vector<Operation *> choices;
+    KernelOutcomes alone;
+    Outcomes inProgram;
+  };
+  Kernel &find(const KernelProgram &kernel);
+  llvm::MapVector<Operation *, Kernel> kernels;
+};
+
+} // namespace mlir::tpc::lowered
+
+#endif // TPC_LIB_VERIFY_LOWERED_KERNELCHOICES_H
