@@ -86,8 +86,15 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   };
   if (getElementTypeOrSelf(type).isF32() && isF32Matrix(matmul.getLhs()) &&
       isF32Matrix(matmul.getRhs()) && getSizes(matmul.getLhs()).back().isConstant(1)) {
-    Value lhs = ExpandOp::create(b, loc, type, matmul.getLhs());
-    Value rhs = ExpandOp::create(b, loc, type, matmul.getRhs());
+    // An operand may be unreduced over axes over which the other one is replicated.
+    auto expand = [&](Value v) -> Value {
+      return ExpandOp::create(b, loc,
+                              makeTensorType(getElementTypeOrSelf(v),
+                                             getDist(v).withDims(getDist(type).getDims()),
+                                             MeshAttr::lookup(matmul)),
+                              v);
+    };
+    Value lhs = expand(matmul.getLhs()), rhs = expand(matmul.getRhs());
     matmul.getResult().replaceAllUsesWith(MulOp::create(b, loc, type, lhs, rhs).getResult());
     return matmul.erase();
   }

@@ -1,6 +1,8 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues | FileCheck %s
 
 // Ops that resemble epilogues but cannot be fused, and the form of operands that the library needs.
+!part = tensor<2x1xf32, #tpc.dist<[2, 1], sum{tp}, local>>
+!partial = tensor<2x5xf32, #tpc.dist<[2, 5], sum{tp}, local>>
 !rows = tensor<1x12x2x4xf32, #tpc.dist<[1, 3*8{tp}, 2, 4], local>>
 !keys = tensor<1x?x2x4xf32, #tpc.dist<[1, all, 2, 4], local>>
 !mask = tensor<1x1x12x?xi1, #tpc.dist<[1, 1, 3*8{tp}, all], local>>
@@ -43,6 +45,15 @@ func.func private @after_residual(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> t
 func.func private @product_of_vectors(%x: tensor<1x2x1xf32>, %y: tensor<3x1x5xf32>) -> tensor<3x2x5xf32> {
   %0 = tpc.matmul %x, %y : tensor<1x2x1xf32>, tensor<3x1x5xf32> -> tensor<3x2x5xf32>
   return %0 : tensor<3x2x5xf32>
+}
+
+// Only the operand that is a part of a sum remains one.
+// CHECK-LABEL: @product_of_a_part
+// CHECK: tpc.expand %arg0 : tensor<2x1xf32, #tpc.dist<[2, 1], sum{tp}, local>> -> tensor<2x5xf32, #tpc.dist<[2, 5], sum{tp}, local>>
+// CHECK: tpc.expand %arg1 : tensor<1x5xf32> -> tensor<2x5xf32>
+func.func private @product_of_a_part(%x: !part, %y: tensor<1x5xf32>) -> !partial {
+  %0 = tpc.matmul %x, %y : !part, tensor<1x5xf32> -> !partial
+  return %0 : !partial
 }
 
 // Of two activations, the first is fused.

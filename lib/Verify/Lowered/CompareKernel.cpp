@@ -404,9 +404,9 @@ LogicalResult Comparison::run(const Draw &draw) {
 /// unspecified, and not compared.
 static bool needsWholeProgram(func::FuncOp tensors) {
   auto wraps = [](CastOp op) {
-    auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(op.getType()));
-    return type && isa<IntegerType>(getElementTypeOrSelf(op.getOperand())) && type.getWidth() > 1 &&
-           (type.getWidth() < 32 || type.isUnsigned());
+    auto from = dyn_cast<IntegerType>(getElementTypeOrSelf(op.getOperand()));
+    auto to = dyn_cast<IntegerType>(getElementTypeOrSelf(op.getType()));
+    return from && to && to.getWidth() > 1 && (to.getWidth() < 32 || to.isUnsigned());
   };
   return tensors
       .walk([&](CastOp op) { return wraps(op) ? WalkResult::interrupt() : WalkResult::advance(); })
