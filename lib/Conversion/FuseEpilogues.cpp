@@ -88,11 +88,9 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
       isF32Matrix(matmul.getRhs()) && getSizes(matmul.getLhs()).back().isConstant(1)) {
     // An operand may be unreduced over axes over which the other one is replicated.
     auto expand = [&](Value v) -> Value {
-      return ExpandOp::create(b, loc,
-                              makeTensorType(getElementTypeOrSelf(v),
-                                             getDist(v).withDims(getDist(type).getDims()),
-                                             MeshAttr::lookup(matmul)),
-                              v);
+      DistAttr dist = getDist(type).withPartial(getDist(v).getPartial());
+      return ExpandOp::create(
+          b, loc, makeTensorType(getElementTypeOrSelf(v), dist, MeshAttr::lookup(matmul)), v);
     };
     Value lhs = expand(matmul.getLhs()), rhs = expand(matmul.getRhs());
     matmul.getResult().replaceAllUsesWith(MulOp::create(b, loc, type, lhs, rhs).getResult());

@@ -179,8 +179,11 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   };
   if (isMatmul && getElementTypeOrSelf(type).isF32() && llvm::all_of(operands, isVectors) &&
       getSizes(terms[operands[0]].type).back().isConstant(1)) {
-    for (TermId &factor : operands)
-      factor = makeNamed(ExpandOp::getOperationName(), op, {factor}, type);
+    for (TermId &factor : operands) {
+      DistAttr dist = getDist(type).withPartial(getDist(terms[factor].type).getPartial());
+      Type expanded = makeTensorType(getElementTypeOrSelf(type), dist, MeshAttr::lookup(op));
+      factor = makeNamed(ExpandOp::getOperationName(), op, {factor}, expanded);
+    }
     TermId product = makeNamed(MulOp::getOperationName(), op, operands, type);
     return bias ? makeSum(op, type, product, *bias) : product;
   }
