@@ -311,6 +311,10 @@ public:
   void experts(const tpc_experts_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->experts(args); });
   }
+  void exchangeRows(RoutedWork work, const RoutedRows &rows, void *tensor) override {
+    enqueue({wholeOf(rows.parts), wholeOf(rows.bits), wholeOf(tensor)},
+            [=] { exchangeRowsOnHost(work, rows, tensor); });
+  }
   void append(const tpc_append_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->append(args); });
   }

@@ -56,6 +56,7 @@ struct CommCall {
 /// after the calls.
 struct CommPlan {
   int64_t stageBytes = 0;
+  bool isMessage = false; ///< one Send or Receive, which may overlap with later work
   std::vector<CommFill> fills;
   std::vector<CommCopy> before;
   std::vector<CommCall> calls;

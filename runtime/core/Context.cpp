@@ -35,6 +35,18 @@ void Transport::flushPosts(tpc_context &ctx) {
     onHost().flushPosts(ctx);
 }
 
+void Transport::exchangeMessages(tpc_context &ctx, const Group &group, const char *, void *memory,
+                                 std::span<const GroupMessage> sent,
+                                 std::span<const GroupMessage> received) {
+  auto *begin = static_cast<std::byte *>(memory);
+  for (const auto &[member, offset, bytes] : sent)
+    if (bytes)
+      post(ctx, group.ranks[member], begin + offset, bytes);
+  for (const auto &[member, offset, bytes] : received)
+    if (bytes)
+      take(ctx, group.ranks[member], begin + offset, bytes);
+}
+
 void Transport::largest(tpc_context &ctx, std::span<int32_t> values) {
   allReduce(ctx, ctx.group(ctx.grid.allAxes()), TPC_I32, TPC_MAX, values.data(), values.data(),
             static_cast<int64_t>(values.size()));

@@ -48,6 +48,9 @@ void Device::quantizedProduct(const tpc_quantized_args &) {
 void Device::attentionGrad(const tpc_attention_args &, const float *, float *, float *, float *) {
   throw std::logic_error("internal error: this device does not compute gradients of attention");
 }
+void Device::exchangeRows(RoutedWork, const RoutedRows &, void *) {
+  throw std::logic_error("internal error: this device does not exchange tokens");
+}
 void Device::sumBins(const float *, int64_t, float, std::span<int64_t>) {
   throw std::logic_error("internal error: a device that cannot sample has no scores");
 }

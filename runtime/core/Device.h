@@ -18,6 +18,7 @@
 #define TPC_RT_CORE_DEVICE_H
 
 #include "core/Arena.h"
+#include "core/RoutedRows.h"
 #include "core/SamplingRequest.h"
 #include "tpc/runtime.h"
 #include <cstddef>
@@ -203,6 +204,9 @@ public:
   virtual void attentionGrad(const tpc_attention_args &args, const float *dout, float *dq,
                              float *dk, float *dv);
   virtual void experts(const tpc_experts_args &args) = 0;
+  /// Computes a part of tpc_dispatch and tpc_combine (core/RoutedRows.h). Devices whose collective
+  /// backend has no host implement it. `tensor`: null for RoutedWork::Locate.
+  virtual void exchangeRows(RoutedWork work, const RoutedRows &rows, void *tensor);
   virtual void append(const tpc_append_args &args) = 0;
   /// Waits for all work. Returns the errors that kernels reported, and resets them.
   virtual tpc_status endStep() = 0;

@@ -31,6 +31,8 @@ public:
   void broadcast(tpc_context &, const Group &, void *, int64_t, int) override {}
   void send(tpc_context &, int, const void *, int64_t) override {}
   void recv(tpc_context &, int, void *, int64_t) override {}
+  void exchangeMessages(tpc_context &, const Group &, const char *, void *,
+                        std::span<const GroupMessage>, std::span<const GroupMessage>) override {}
   void barrier(tpc_context &) override {}
   void gatherBytes(tpc_context &, const void *, int64_t,
                    std::vector<std::vector<std::byte>> &) override {}

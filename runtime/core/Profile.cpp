@@ -170,6 +170,12 @@ public:
     timed("experts", sizes({a.tokens, a.hidden, a.experts, a.inner, a.outputs}), 0,
           [&] { device->experts(a); });
   }
+  void exchangeRows(RoutedWork work, const RoutedRows &exchanged, void *tensor) override {
+    constexpr const char *names[] = {"select rows", "locate rows", "pack rows", "unpack rows"};
+    timed(names[static_cast<int>(work)],
+          sizes({exchanged.numParts, exchanged.maxRows, exchanged.width}), 0,
+          [&] { device->exchangeRows(work, exchanged, tensor); });
+  }
   void append(const tpc_append_args &a) override {
     timed("append", sizes({a.batch, a.heads, a.sequence, a.capacity, a.size}), 0,
           [&] { device->append(a); });

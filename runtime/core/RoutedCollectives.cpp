@@ -1,18 +1,21 @@
 //===- RoutedCollectives.cpp - Exchange of tokens with experts ------------===//
 //
-// Each member first sends every other member one bit for each row, or for each of the row's weights
-// for the receiver's experts. The bits determine the size of the message that follows. Both sides
-// know the number of bits, and skip empty messages.
+// Members exchange the rows of RoutedRows.h in two rounds of messages: bits, whose sizes all
+// members know, then data. A device computes the sizes of the data from the bits; the host then
+// reads them, because transports need them. All memory is one block, with room for all rows in each
+// message.
 //
-// Messages are buffered (Transport::post), two of a pair at most: a member sends data after it has
+// Over host memory, messages are posted, two of a pair at most: a member sends data after it has
 // received all bits.
 //
 //===----------------------------------------------------------------------===//
 
-#include "core/Context.h"
-#include "core/Transport.h"
+#include "core/Access.h"
+#include "core/DType.h"
+#include "core/RoutedRows.h"
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 using namespace tpc::rt;
 
@@ -22,91 +25,6 @@ namespace {
                          const std::string &what) {
   fail(ctx, std::string(spell(kind)) + " over '" + ctx.grid.label(axes) + "': " + what);
 }
-
-class Bits {
-public:
-  Bits() = default;
-  explicit Bits(int64_t count) : bytes(static_cast<size_t>((count + 7) / 8)) {}
-  void set(int64_t i) { bytes[i / 8] |= uint8_t(1) << i % 8; }
-  bool get(int64_t i) const { return bytes[i / 8] >> i % 8 & 1; }
-  std::vector<uint8_t> bytes;
-};
-
-/// Message of one member to another.
-struct Message {
-  Bits bits;
-  std::vector<float> data;
-};
-
-class RoutedExchange {
-public:
-  RoutedExchange(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_t dtype, int64_t n,
-                 int64_t inner, int64_t width)
-      : ctx(ctx), kind(kind), axes(axes), doing(ctx.activity, spell(kind), axes),
-        group(ctx.group(axes)), rowsOfPart(width ? inner / width : 0) {
-    if (dtype != TPC_F32)
-      failIn(ctx, kind, axes, "the elements must be f32");
-    if (!ctx.device->isHost())
-      failIn(ctx, kind, axes, "the rows must be in host memory");
-    if (n < 0 || inner < 0 || width < 0 || rowsOfPart * width != inner)
-      failIn(ctx, kind, axes,
-             "rows of " + std::to_string(width) + " elements do not fit into " +
-                 std::to_string(inner));
-    for (int member = 0; member < group.size(); ++member) {
-      Part part = group.part(n, member);
-      rows.push_back({part.offset * rowsOfPart, part.size * rowsOfPart});
-    }
-  }
-
-  /// Sends `sent` to all other members, and returns their messages. `countBits` and `countData`
-  /// return the sizes of a member's message.
-  template <typename CountBits, typename CountData>
-  std::vector<Message> run(const std::vector<Message> &sent, CountBits countBits,
-                           CountData countData) {
-    std::vector<Message> received(group.size());
-    int64_t bytes = 0;
-    auto post = [&](int member, const auto &list) {
-      int64_t size = std::ssize(list) * static_cast<int64_t>(sizeof(list[0]));
-      bytes += size;
-      if (size)
-        ctx.transport->post(ctx, group.ranks[member], list.data(), size);
-    };
-    auto take = [&](int member, auto &list) {
-      int64_t size = std::ssize(list) * static_cast<int64_t>(sizeof(list[0]));
-      if (size)
-        ctx.transport->take(ctx, group.ranks[member], list.data(), size);
-    };
-    forEachPeer([&](int member) { post(member, sent[member].bits.bytes); });
-    forEachPeer([&](int member) {
-      received[member].bits = Bits(countBits(member));
-      take(member, received[member].bits.bytes);
-    });
-    forEachPeer([&](int member) { post(member, sent[member].data); });
-    forEachPeer([&](int member) {
-      received[member].data.resize(static_cast<size_t>(countData(member, received[member].bits)));
-      take(member, received[member].data);
-    });
-    if (bytes) {
-      ctx.transport->flushPosts(ctx); // all members receive now
-      ctx.counters.add(kind, axes, bytes);
-    }
-    return received;
-  }
-
-  template <typename F> void forEachPeer(F f) const {
-    for (int member = 0; member < group.size(); ++member)
-      if (member != group.index)
-        f(member);
-  }
-
-  tpc_context &ctx;
-  CollectiveKind kind;
-  uint32_t axes;
-  OperationScope doing;
-  const Group &group;
-  int64_t rowsOfPart;     // rows of each of the n parts
-  std::vector<Part> rows; // of each member
-};
 
 /// Returns the experts of a rank, split over the axes one after the other.
 Part expertsOf(const tpc_context &ctx, int rank, int64_t experts, const int32_t *split) {
@@ -119,127 +37,223 @@ Part expertsOf(const tpc_context &ctx, int rank, int64_t experts, const int32_t 
   return part;
 }
 
-/// A row of `width` elements: `experts` weights from `column` on, and the token before and after.
-struct Row {
-  int64_t width, column, experts;
+class RoutedExchange {
+public:
+  RoutedExchange(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_t dtype, int64_t n,
+                 int64_t inner, int64_t width, int64_t column, int64_t allExperts)
+      : ctx(ctx), kind(kind), axes(axes), group(ctx.group(axes)) {
+    if (dtype != TPC_F32 && dtype != TPC_F16 && dtype != TPC_BF16)
+      failIn(ctx, kind, axes, "the elements must be f32, f16 or bf16");
+    int64_t rowsOfPart = width > 0 ? inner / width : 0;
+    if (n < 0 || inner < 0 || width < 0 || rowsOfPart * width != inner)
+      failIn(ctx, kind, axes,
+             "rows of " + std::to_string(width) + " elements do not fit into " +
+                 std::to_string(inner));
+    if (column < 0 || allExperts < 0 || allExperts > width - column)
+      failIn(ctx, kind, axes, "there are no columns of experts");
+    rows.dtype = dtype;
+    rows.combines = kind == CollectiveKind::Combine;
+    rows.width = width;
+    rows.column = column;
+    rows.experts = allExperts;
+    for (int member = 0; member < group.size(); ++member) {
+      Part part = group.part(n, member);
+      rowsOf.push_back({part.offset * rowsOfPart, part.size * rowsOfPart});
+      numRows += part.size * rowsOfPart;
+    }
+  }
 
-  int64_t tokenSize() const { return width - experts; }
-  void copyToken(float *to, const float *row) const {
-    std::copy_n(row, column, to);
-    std::copy_n(row + column + experts, tokenSize() - column, to + column);
-  }
-  void placeToken(float *row, const float *token) const {
-    std::copy_n(token, column, row);
-    std::copy_n(token + column, tokenSize() - column, row + column + experts);
-  }
+  int64_t ownRows() const { return rowsOf[group.index].size; }
+  int64_t allRows() const { return numRows; }
+  /// `experts`: those of each member; empty in a combine.
+  void run(const void *in, int64_t inRows, void *out, int64_t outRows,
+           const std::vector<Part> &experts);
+
+private:
+  int64_t element() const { return sizeOf(rows.dtype); }
+  int numMembers() const { return group.size(); }
+  const RoutedPart &received(int member) const { return parts[member]; }
+  const RoutedPart &sent(int member) const { return parts[numMembers() + member]; }
+
+  void addPart(int64_t firstRow, int64_t count, Part weights);
+  void makeParts(const std::vector<Part> &experts);
+  RoutedRows sentRows() const;
+  RoutedRows receivedRows() const;
+  void checkSizes(const int32_t *sizes) const;
+  template <typename Sizes>
+  void exchange(Transport &transport, std::byte *from, Sizes offsetAndBytes);
+
+  tpc_context &ctx;
+  const CollectiveKind kind;
+  const uint32_t axes;
+  const Group &group;
+  RoutedRows rows{};
+  std::vector<Part> rowsOf; // of each member's tokens
+  int64_t numRows = 0;
+
+  // Parts that are received, by member, then those that are sent. This rank's part in both has the
+  // same bits and data.
+  std::vector<RoutedPart> parts;
+  int64_t bitBytes = 0, numPlaces = 0, numElements = 0;
+  int64_t bytesSent = 0;
 };
+
+constexpr int64_t alignment = 256; // of the buffers in the block
+int64_t alignUp(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+void RoutedExchange::addPart(int64_t firstRow, int64_t count, Part weights) {
+  RoutedPart part{firstRow, count, weights.offset, weights.size, bitBytes, numPlaces, numElements};
+  int64_t bits = rows.bitsOf(part), elements = count * (rows.width - rows.experts + weights.size);
+  if (std::max(bits, elements) > std::numeric_limits<int32_t>::max() / 2)
+    failIn(ctx, kind, axes, "a rank has too many tokens: " + std::to_string(count));
+  rows.maxRows = std::max(rows.maxRows, count);
+  rows.maxBits = std::max(rows.maxBits, bits);
+  bitBytes += (bits + 31) / 32 * 4;
+  numPlaces += count;
+  numElements += (elements + 7) / 8 * 8; // messages begin at multiples of 16 bytes
+  parts.push_back(part);
+}
+
+void RoutedExchange::makeParts(const std::vector<Part> &experts) {
+  const int own = group.index;
+  for (int member = 0; member < numMembers(); ++member)
+    if (rows.combines)
+      addPart(0, rowsOf[own].size, {});
+    else
+      addPart(rowsOf[member].offset, rowsOf[member].size, experts[own]);
+  for (int member = 0; member < numMembers(); ++member) {
+    if (rows.combines)
+      addPart(rowsOf[member].offset, rowsOf[member].size, {});
+    else
+      addPart(0, rowsOf[own].size, experts[member]);
+    if (member == own) {
+      parts.back().bits = received(own).bits;
+      parts.back().data = received(own).data;
+    }
+  }
+}
+
+RoutedRows RoutedExchange::receivedRows() const {
+  RoutedRows part = rows;
+  part.numParts = numMembers();
+  return part;
+}
+
+RoutedRows RoutedExchange::sentRows() const {
+  RoutedRows part = receivedRows();
+  part.parts += numMembers();
+  part.sizes += numMembers();
+  return part;
+}
+
+/// Messages of sizes out of bounds would overwrite other memory.
+void RoutedExchange::checkSizes(const int32_t *sizes) const {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    int64_t most = parts[i].rows * (rows.width - rows.experts + parts[i].weights);
+    if (sizes[i] < 0 || sizes[i] > most)
+      failIn(ctx, kind, axes,
+             "internal error: a message of " + std::to_string(sizes[i]) + " elements, at most " +
+                 std::to_string(most) + " are possible");
+  }
+}
+
+template <typename Sizes>
+void RoutedExchange::exchange(Transport &transport, std::byte *from, Sizes offsetAndBytes) {
+  if (numMembers() == 1)
+    return;
+  std::vector<Transport::GroupMessage> sends, receives;
+  for (int member = 0; member < numMembers(); ++member)
+    if (member != group.index) {
+      auto [sendAt, sendBytes] = offsetAndBytes(numMembers() + member);
+      auto [receiveAt, receiveBytes] = offsetAndBytes(member);
+      sends.push_back({member, sendAt, sendBytes});
+      receives.push_back({member, receiveAt, receiveBytes});
+      bytesSent += sendBytes;
+    }
+  transport.exchangeMessages(ctx, group, spell(kind), from, sends, receives);
+}
+
+void RoutedExchange::run(const void *in, int64_t inRows, void *out, int64_t outRows,
+                         const std::vector<Part> &experts) {
+  if (numRows == 0)
+    return;
+  makeParts(experts);
+  Transport &transport = *ctx.transport;
+  const bool onDevice = transport.isOnDevice();
+  Transfer transfer(ctx, spell(kind), axes);
+  const int64_t rowBytes = rows.width * element();
+  auto *from = const_cast<void *>(transfer.read(in, inRows * rowBytes));
+  void *to = transfer.write(out, outRows * rowBytes);
+
+  // Bits, places and sizes, then data.
+  const int64_t placesAt = alignUp(bitBytes), sizesAt = alignUp(placesAt + numPlaces * 4),
+                dataAt = alignUp(sizesAt + std::ssize(parts) * 4),
+                bytes = dataAt + numElements * element();
+  Arena &arena = onDevice ? ctx.arena : ctx.staging();
+  auto *block = static_cast<std::byte *>(arena.push(bytes));
+  if (!block)
+    failIn(ctx, kind, axes, "out of memory: " + std::to_string(bytes) + " bytes for messages");
+  if (onDevice)
+    ctx.device->discard(block, bytes);
+  const auto tableBytes = static_cast<int64_t>(parts.size() * sizeof(RoutedPart));
+  const void *table = onDevice ? ctx.device->share(parts.data(), tableBytes) : parts.data();
+  rows.parts = static_cast<const RoutedPart *>(table);
+  rows.bits = reinterpret_cast<uint8_t *>(block);
+  rows.places = reinterpret_cast<int32_t *>(block + placesAt);
+  rows.sizes = reinterpret_cast<int32_t *>(block + sizesAt);
+  rows.data = block + dataAt;
+  RoutedRows all = receivedRows();
+  all.numParts = std::ssize(parts);
+  auto work = [&](RoutedWork kind, const RoutedRows &which, void *tensor) {
+    if (onDevice)
+      ctx.device->exchangeRows(kind, which, tensor);
+    else
+      exchangeRowsOnHost(kind, which, tensor);
+  };
+  if (onDevice || from || to) { // a dry run has no tensors in host memory
+    work(RoutedWork::Select, sentRows(), from);
+    exchange(transport, block,
+             [&](int i) { return std::pair(parts[i].bits, (rows.bitsOf(parts[i]) + 7) / 8); });
+    work(RoutedWork::Locate, all, nullptr);
+    work(RoutedWork::Pack, sentRows(), from);
+    std::vector<int32_t> sizes(parts.size());
+    const auto sizeBytes = static_cast<int64_t>(sizes.size() * sizeof(int32_t));
+    if (onDevice) {
+      Reading reading(*ctx.device, rows.sizes, sizeBytes);
+      std::memcpy(sizes.data(), reading.data, static_cast<size_t>(sizeBytes));
+    } else {
+      std::memcpy(sizes.data(), rows.sizes, static_cast<size_t>(sizeBytes));
+    }
+    checkSizes(sizes.data());
+    exchange(transport, block + dataAt,
+             [&](int i) { return std::pair(parts[i].data * element(), sizes[i] * element()); });
+    work(RoutedWork::Unpack, receivedRows(), to);
+    if (bytesSent) {
+      if (!onDevice)
+        transport.flushPosts(ctx); // all members receive now
+      ctx.counters.add(kind, axes, bytesSent);
+    }
+  }
+  if (onDevice)
+    ctx.device->unshare(table);
+  arena.pop(block);
+}
 
 } // namespace
 
 extern "C" void tpc_dispatch(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
                              void *out, int64_t n, int64_t inner, int64_t width, int64_t column,
                              int64_t experts, const int32_t *split) {
-  RoutedExchange exchange(*ctx, CollectiveKind::Dispatch, axes, dtype, n, inner, width);
-  if (column < 0 || experts < 0 || experts > width - column)
-    failIn(*ctx, exchange.kind, axes, "there are no columns of experts");
-  const Group &group = exchange.group;
-  Row row{width, column, experts};
-  auto *from = static_cast<const float *>(in);
-  auto *to = static_cast<float *>(out);
+  RoutedExchange exchange(*ctx, CollectiveKind::Dispatch, axes, dtype, n, inner, width, column,
+                          experts);
   std::vector<Part> owned;
-  for (int rank : group.ranks)
+  for (int rank : ctx->group(axes).ranks)
     owned.push_back(expertsOf(*ctx, rank, experts, split));
-  Part mine = owned[group.index], own = exchange.rows[group.index];
-
-  // The rows of the experts of a member: bits of its weights; tokens, each with its weights.
-  std::vector<Message> sent(group.size());
-  for (int member = 0; member < group.size(); ++member) {
-    Part part = owned[member];
-    Message &message = sent[member];
-    message.bits = Bits(own.size * part.size);
-    for (int64_t r = 0; r < own.size; ++r) {
-      const float *weights = from + r * width + column + part.offset;
-      if (std::all_of(weights, weights + part.size, [](float w) { return w == 0; }))
-        continue;
-      size_t at = message.data.size();
-      message.data.resize(at + static_cast<size_t>(row.tokenSize()));
-      row.copyToken(message.data.data() + at, from + r * width);
-      for (int64_t e = 0; e < part.size; ++e)
-        if (weights[e] != 0) {
-          message.bits.set(r * part.size + e);
-          message.data.push_back(weights[e]);
-        }
-    }
-  }
-  auto hasRow = [&](const Bits &bits, int64_t r) {
-    for (int64_t e = 0; e < mine.size; ++e)
-      if (bits.get(r * mine.size + e))
-        return true;
-    return false;
-  };
-  std::vector<Message> received = exchange.run(
-      sent, [&](int member) { return exchange.rows[member].size * mine.size; },
-      [&](int member, const Bits &bits) {
-        int64_t count = 0;
-        for (int64_t r = 0; r < exchange.rows[member].size; ++r)
-          count += hasRow(bits, r) ? row.tokenSize() : 0;
-        for (int64_t i = 0; i < exchange.rows[member].size * mine.size; ++i)
-          count += bits.get(i);
-        return count;
-      });
-  received[group.index] = std::move(sent[group.index]);
-  for (int member = 0; member < group.size(); ++member) {
-    const auto &[bits, data] = received[member];
-    const float *next = data.data();
-    for (int64_t r = 0; r < exchange.rows[member].size; ++r) {
-      float *target = to + (exchange.rows[member].offset + r) * width;
-      std::fill_n(target, width, 0.0f);
-      if (!hasRow(bits, r))
-        continue;
-      row.placeToken(target, next);
-      next += row.tokenSize();
-      for (int64_t e = 0; e < mine.size; ++e)
-        if (bits.get(r * mine.size + e))
-          target[column + mine.offset + e] = *next++;
-    }
-  }
+  exchange.run(in, exchange.ownRows(), out, exchange.allRows(), owned);
 }
 
 extern "C" void tpc_combine(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
                             void *out, int64_t n, int64_t inner, int64_t width) {
-  RoutedExchange exchange(*ctx, CollectiveKind::Combine, axes, dtype, n, inner, width);
-  const Group &group = exchange.group;
-  auto *from = static_cast<const float *>(in);
-  auto *to = static_cast<float *>(out);
-  std::vector<Message> sent(group.size());
-  for (int member = 0; member < group.size(); ++member) {
-    Part rows = exchange.rows[member];
-    Message &message = sent[member];
-    message.bits = Bits(rows.size);
-    for (int64_t r = 0; r < rows.size; ++r) {
-      const float *row = from + (rows.offset + r) * width;
-      if (std::all_of(row, row + width, [](float x) { return x == 0; }))
-        continue;
-      message.bits.set(r);
-      message.data.insert(message.data.end(), row, row + width);
-    }
-  }
-  int64_t own = exchange.rows[group.index].size;
-  std::vector<Message> received = exchange.run(
-      sent, [&](int) { return own; },
-      [&](int, const Bits &bits) {
-        int64_t count = 0;
-        for (int64_t r = 0; r < own; ++r)
-          count += bits.get(r) ? width : 0;
-        return count;
-      });
-  received[group.index] = std::move(sent[group.index]);
-  std::fill_n(to, own * width, 0.0f);
-  for (const auto &[bits, data] : received) { // in the order of ranks
-    const float *next = data.data();
-    for (int64_t r = 0; r < own; ++r)
-      if (bits.get(r))
-        for (int64_t i = 0; i < width; ++i)
-          to[r * width + i] += *next++;
-  }
+  RoutedExchange exchange(*ctx, CollectiveKind::Combine, axes, dtype, n, inner, width, width, 0);
+  exchange.run(in, exchange.allRows(), out, exchange.ownRows(), {});
 }

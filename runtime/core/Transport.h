@@ -118,6 +118,17 @@ public:
   /// Waits until the delivery of posted messages no longer needs this rank.
   virtual void flushPosts(tpc_context &ctx);
 
+  /// Sends and receives messages within `memory`: in any order, at most one from each member to
+  /// each other member. The receiver passes their size; empty ones are not sent. All members call,
+  /// also without messages. Over host memory, messages are posted.
+  struct GroupMessage {
+    int member; ///< index into the group
+    int64_t offset, bytes;
+  };
+  virtual void exchangeMessages(tpc_context &ctx, const Group &group, const char *what,
+                                void *memory, std::span<const GroupMessage> sent,
+                                std::span<const GroupMessage> received);
+
   /// Collective over the world, for start-up and for assembling outputs; not counted.
   virtual void barrier(tpc_context &ctx) = 0;
   /// Element-wise maximum over the ranks, in host memory. The same on all ranks.

@@ -321,8 +321,7 @@ void NcclBackend::carryOut(int communicator, const CommPlan &plan, const void *i
                            void *stage) {
   queue.enter();
   nccl::Comm comm = use(communicator);
-  // A single message.
-  if (plan.calls.size() == 1 && plan.fills.empty() && plan.before.empty() && plan.after.empty()) {
+  if (plan.isMessage) {
     const CommCall &one = plan.calls[0];
     if (one.kind == CommCall::Send) {
       Address slot =

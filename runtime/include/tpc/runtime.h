@@ -446,13 +446,13 @@ void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const 
  * `experts` from `column` on are weights of the experts, split over the axes `split` (indices into
  * the order, one after the other, terminated by -1). in: [own shard of n, inner] -> out: [n,
  * inner], with inner / width rows in each of the n parts. A row is sent to a member if a weight of
- * the member's experts is not 0; other rows, and weights of other experts, are 0 in `out`. f32
- * only, in host memory. */
+ * the member's experts is not 0; other rows, and weights of other experts, are 0 in `out`. Floats
+ * of 32 or 16 bits. On devices the host waits for the sizes of messages. */
 void tpc_dispatch(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
                   int64_t n, int64_t inner, int64_t width, int64_t column, int64_t experts,
                   const int32_t *split);
 /* Same as a reduce-scatter with TPC_SUM of [n, inner] to [own shard of n, inner]; rows of zeros are
- * not sent. f32 only, in host memory. */
+ * not sent. 16-bit elements are added in f32 and rounded once. */
 void tpc_combine(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
                  int64_t n, int64_t inner, int64_t width);
 /* root: index in the group */

@@ -172,14 +172,28 @@ CommPlan planBroadcast(int64_t bytes, int root) {
   return plan;
 }
 
+CommPlan planMessages(std::span<const Transport::GroupMessage> sent,
+                      std::span<const Transport::GroupMessage> received) {
+  CommPlan plan;
+  for (const auto &[member, offset, bytes] : sent)
+    if (bytes)
+      plan.calls.push_back({CommCall::Send, inAt(offset), {}, bytes, TPC_U8, TPC_SUM, member});
+  for (const auto &[member, offset, bytes] : received)
+    if (bytes)
+      plan.calls.push_back({CommCall::Receive, {}, outAt(offset), bytes, TPC_U8, TPC_SUM, member});
+  return plan;
+}
+
 CommPlan planSend(int64_t bytes, int peer) {
   CommPlan plan;
+  plan.isMessage = true;
   plan.calls = {{CommCall::Send, inAt(0), {}, bytes, TPC_U8, TPC_SUM, peer}};
   return plan;
 }
 
 CommPlan planReceive(int64_t bytes, int peer) {
   CommPlan plan;
+  plan.isMessage = true;
   plan.calls = {{CommCall::Receive, {}, outAt(0), bytes, TPC_U8, TPC_SUM, peer}};
   return plan;
 }

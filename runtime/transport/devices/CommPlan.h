@@ -37,6 +37,9 @@ CommPlan planBroadcast(int64_t bytes, int root);
 /// A send reads In, and a receive writes Out; `peer` is an index in the group.
 CommPlan planSend(int64_t bytes, int peer);
 CommPlan planReceive(int64_t bytes, int peer);
+/// Plans messages from In to Out.
+CommPlan planMessages(std::span<const Transport::GroupMessage> sent,
+                      std::span<const Transport::GroupMessage> received);
 /// Plans one call of each kind, on data in the staging buffer, because collective libraries connect
 /// members at first use.
 std::vector<CommPlan> planWarmUp(const Group &group);

@@ -245,6 +245,12 @@ void DeviceTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes
            planReceive(bytes, indexIn(group, peer)), nullptr, data);
 }
 
+void DeviceTransport::exchangeMessages(tpc_context &ctx, const Group &group, const char *what,
+                                       void *memory, std::span<const GroupMessage> sent,
+                                       std::span<const GroupMessage> received) {
+  carryOut(ctx, group, what, planMessages(sent, received), memory, memory);
+}
+
 void DeviceTransport::barrier(tpc_context &ctx) { host->barrier(ctx); }
 
 void DeviceTransport::largest(tpc_context &ctx, std::span<int32_t> values) {

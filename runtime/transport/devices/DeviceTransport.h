@@ -64,6 +64,10 @@ public:
   void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
   void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
 
+  void exchangeMessages(tpc_context &ctx, const Group &group, const char *what, void *memory,
+                        std::span<const GroupMessage> sent,
+                        std::span<const GroupMessage> received) override;
+
   void barrier(tpc_context &ctx) override;
   void largest(tpc_context &ctx, std::span<int32_t> values) override;
   void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
