@@ -75,6 +75,7 @@ LogicalResult ExpertCounter::countBytes(Operation *op, ExpertRow &row) {
   auto expertsOf = [&](const Coordinates &rank) {
     return split(grid, all, experts.getAllAxes(), rank);
   };
+  int64_t element = getElementTypeOrSelf(rows).getIntOrFloatBitWidth() / 8;
   double expected = 0;
   for (int64_t peer = 0; peer < grid.getAxisSize(axis); ++peer) {
     if (peer == at.at(axis.str()))
@@ -93,9 +94,9 @@ LogicalResult ExpertCounter::countBytes(Operation *op, ExpertRow &row) {
     }
     int64_t bits = llvm::divideCeil(isDispatch ? sent.size * owned.size : sent.size, 8);
     int64_t &exact = isDispatch ? row.dispatchBytes : row.combineBytes;
-    exact += bits + 4 * (used * width + (isDispatch ? weights : 0));
+    exact += bits + element * (used * width + (isDispatch ? weights : 0));
     double share = getExpectedShare(all, owned.size, topK);
-    expected += double(bits) + 4 * double(sent.size) *
+    expected += double(bits) + double(element * sent.size) *
                                    (share * double(width) +
                                     (isDispatch ? double(topK * owned.size) / double(all) : 0));
   }

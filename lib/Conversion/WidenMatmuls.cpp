@@ -58,10 +58,10 @@ static void roundResult(MatmulOp op) {
   result.replaceAllUsesExcept(widened.getResult(), widened);
 }
 
-/// Returns the matrices of experts if the target reads them in 16 bits.
+/// Returns the matrices of experts, which all targets read in 16 bits.
 static SmallVector<OpOperand *> getHalfMatrices(Operation *base) {
   auto op = dyn_cast<MoeOp>(base);
-  if (!op || !TargetTraits::get(op).readsHalfExperts)
+  if (!op)
     return {};
   SmallVector<OpOperand *> matrices{&op.getUpMutable(), &op.getDownMutable()};
   for (OpOperand &gate : op.getGateMutable())
@@ -69,7 +69,7 @@ static SmallVector<OpOperand *> getHalfMatrices(Operation *base) {
   return matrices;
 }
 
-/// Removes casts from 16 bits to f32 of the matrices of experts, if the target reads 16 bits.
+/// Removes casts from 16 bits to f32 of the matrices of experts.
 static void readInHalves(MoeOp op) {
   SmallVector<OpOperand *> matrices = getHalfMatrices(op);
   Type half;

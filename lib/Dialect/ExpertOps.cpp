@@ -171,6 +171,7 @@ static std::optional<int64_t> getExpectedBytes(Value split, ArrayAttr axes, DimA
   int64_t all = *experts.getExpr().asConstant(), members = grid.getAxisSize(axis);
   if (!width)
     return std::nullopt;
+  double element = double(getElementTypeOrSelf(split).getIntOrFloatBitWidth()) / 8;
   std::vector<double> sent(members), received(members);
   for (int64_t from = 0; from < members; ++from) { // the tokens of `from`, at the experts of `to`
     coordinates[axis] = from;
@@ -184,10 +185,10 @@ static std::optional<int64_t> getExpectedBytes(Value split, ArrayAttr axes, DimA
         continue;
       double count = double(*rows), share = getExpectedShare(all, *own, topK);
       double bytes =
-          isDispatch
-              ? std::ceil(count * double(*own) / 8) +
-                    4 * count * (share * double(*width - all) + double(topK * *own) / double(all))
-              : std::ceil(count / 8) + 4 * count * share * double(*width);
+          isDispatch ? std::ceil(count * double(*own) / 8) +
+                           element * count *
+                               (share * double(*width - all) + double(topK * *own) / double(all))
+                     : std::ceil(count / 8) + element * count * share * double(*width);
       sent[isDispatch ? from : to] += bytes;
       received[isDispatch ? to : from] += bytes;
     }

@@ -89,7 +89,7 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference,
                        bool wideResidual = true, int64_t overlapChunks = 1,
                        const std::string &expertCapacity = "",
-                       const std::string &expertDispatch = "auto") {
+                       const ExpertDispatch &expertDispatch = {}) {
   switch (level) {
   case Emit::Model:
     if (reference) // before folding

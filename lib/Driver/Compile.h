@@ -61,7 +61,7 @@ struct CompileOptions {
   int64_t overlapChunks = 1;       // of all-reduces that overlap matmuls; 1: no overlap, 0: by cost
   OnnxParts parts = {};            // other files of the model
   std::string expertCapacity = {}; // factor of tpc-limit-experts; empty: no limit
-  std::string expertDispatch = "auto"; // form of tpc-dispatch-experts
+  ExpertDispatch expertDispatch = {};
   GradientOptions gradient = {};       // with `gradients`
   /// Callback on the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};

@@ -148,7 +148,7 @@ void ::tpc::buildShardingPassPipeline(OpPassManager &pm, const ShardSpec &spec) 
 }
 
 void ::tpc::buildSpmdPassPipeline(OpPassManager &pm, const ShardSpec &spec,
-                                  const std::string &expertDispatch) {
+                                  const ExpertDispatch &expertDispatch) {
   LowerReshardsOptions lower;
   lower.allowReshard = spec.allowReshard;
   pm.addPass(createLowerReshards(lower));
@@ -156,7 +156,8 @@ void ::tpc::buildSpmdPassPipeline(OpPassManager &pm, const ShardSpec &spec,
   pm.addPass(createOptimizeCollectives());
   pm.addPass(createCoalesceCollectives());
   DispatchExpertsOptions dispatch;
-  dispatch.form = expertDispatch;
+  dispatch.form = expertDispatch.form;
+  dispatch.seconds = expertDispatch.seconds;
   pm.addPass(createDispatchExperts(dispatch));
 }
 

@@ -59,10 +59,6 @@ Error TpccSession::checkExperts() {
   const std::string &form = options.expertDispatch;
   if (!llvm::is_contained({"", "auto", "gather", "all-to-all"}, form))
     return makeError("--expert-dispatch=" + form + ": must be auto, gather or all-to-all");
-  const mlir::tpc::TargetTraits *target = findTarget(options);
-  if (form != "" && form != "gather" && target && !target->dispatchesTokens)
-    return makeError("--expert-dispatch=" + form + ": the target " + options.target +
-                     " supports gather only");
   bool plans = options.simulate || options.megatronShard == kAutoShard;
   if (!options.routing.empty() && options.report.empty() && !plans)
     return makeError("--routing is for --report, --simulate and --megatron-shard=auto");

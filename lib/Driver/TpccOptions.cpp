@@ -145,8 +145,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> expertDispatchOption(
       "expert-dispatch",
       cl::desc("With ep over replicas: all ranks of experts receive all tokens (gather), or only "
-               "those of their experts (all-to-all, CPU only). Default: the faster form by "
-               "estimate (auto); gather for GPUs"),
+               "those of their experts (all-to-all; on GPUs, steps are then not CUDA graphs). "
+               "Default: the faster form by estimate (auto); gather for GPUs with --generate"),
       cl::value_desc("auto|gather|all-to-all"), cl::location(expertDispatch), cl::cat(files));
   cl::opt<std::string> generateOption(
       "generate",

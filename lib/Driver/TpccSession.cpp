@@ -384,9 +384,13 @@ mlir::LogicalResult TpccSession::run() {
   compile.gradient = {options.labelSmoothing, options.zLoss,
                       target && !target->computesAttentionGradients,
                       options.precision == "tf32" ? "f32" : options.precision};
-  compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch
-                           : target && target->dispatchesTokens ? "auto"
-                                                                : "gather";
+  // Steps of generation should be recorded, so only an option makes the host wait in them.
+  double seconds = target ? target->dispatchSeconds : 0;
+  bool chooses = options.generate == Generate::No || seconds == 0;
+  compile.expertDispatch = {!options.expertDispatch.empty() ? options.expertDispatch
+                            : chooses                       ? "auto"
+                                                            : "gather",
+                            seconds};
   compile.parts = options.parts;
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))

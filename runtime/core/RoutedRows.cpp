@@ -71,7 +71,7 @@ public:
 
   template <auto widen, auto narrow> void add() {
     std::vector<float> sums(static_cast<size_t>(rows.width));
-    for (int64_t r = 0; r < rows.maxRows; ++r) {
+    for (int64_t r = 0; r < parts()[0].rows; ++r) {
       std::fill(sums.begin(), sums.end(), 0.0f);
       for (const RoutedPart &part : parts())
         if (int32_t place = rows.places[part.places + r]; place >= 0)

@@ -1,8 +1,8 @@
 //===- tpc-library-kernels.cpp - PTX of the runtime's GPU library ---------===//
 //
 // Writes a C++ source file that defines the functions of cuda/library/GemvText.h: the PTX of
-// the kernels of GEMVs and of experts, which are the same for all programs and all GPUs from sm_80
-// on.
+// the kernels of GEMVs, experts and exchanged tokens, which are the same for all programs and all
+// GPUs from sm_80 on.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,11 +44,11 @@ static llvm::Expected<std::string> makeText(int32_t element, bool transposed, bo
   return text;
 }
 
-static llvm::Expected<std::string> makeExpertsText() {
+static llvm::Expected<std::string> makeText(void (*makeKernels)(ModuleOp)) {
   MLIRContext context;
   cuda::loadKernelDialects(context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
-  cuda::makeExpertKernels(*module);
+  makeKernels(*module);
   return cuda::writePtx(*module, {kLowestArchitecture}, kOptLevel);
 }
 
@@ -65,11 +65,15 @@ static llvm::Error write(llvm::raw_ostream &os) {
          << (fused ? "" : "!") << "fused)\n    return R\"ptx(" << *text << ")ptx\";\n";
     }
   os << "  return nullptr;\n}\n";
-  auto experts = makeExpertsText();
-  if (!experts)
-    return experts.takeError();
-  os << "\nconst char *tpc::rt::cuda::expertsText() {\n  return R\"ptx(" << *experts
-     << ")ptx\";\n}\n";
+  using Makers = std::pair<const char *, void (*)(ModuleOp)>;
+  for (auto [name, makeKernels] : {Makers("expertsText", cuda::makeExpertKernels),
+                                   Makers("routedText", cuda::makeRoutedKernels)}) {
+    auto text = makeText(makeKernels);
+    if (!text)
+      return text.takeError();
+    os << "\nconst char *tpc::rt::cuda::" << name << "() {\n  return R\"ptx(" << *text
+       << ")ptx\";\n}\n";
+  }
   return llvm::Error::success();
 }
 

@@ -36,10 +36,14 @@ void buildGradientPassPipeline(mlir::OpPassManager &pm, const GradientOptions &o
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.
 void buildShardingPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
-/// Sharded -> spmd: the program of one rank, with collectives. `expertDispatch`: the form of
-/// tpc-dispatch-experts.
+/// Options of tpc-dispatch-experts.
+struct ExpertDispatch {
+  std::string form = "auto";
+  double seconds = 0;
+};
+/// Sharded -> spmd: the program of one rank, with collectives.
 void buildSpmdPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec,
-                           const std::string &expertDispatch = "auto");
+                           const ExpertDispatch &expertDispatch = {});
 /// Spmd -> staged: one function for each stage, and the schedule.
 void buildStagesPassPipeline(mlir::OpPassManager &pm);
 /// Staged -> kernels: selects library calls and outlines all other ops as kernels.

@@ -70,18 +70,24 @@ static StringRef getOpcode(StringRef statement) {
   }
 }
 
-/// Returns whether the entry point whose body begins at `rest` uses tensor cores.
-static bool usesTensorCores(StringRef rest) {
-  return rest.take_front(rest.find(".entry")).contains("mma.sync.");
+/// Returns whether the entry point whose body begins at `rest` multiplies 16-bit elements on tensor
+/// cores.
+static bool multipliesHalves(StringRef rest) {
+  StringRef body = rest.take_front(rest.find(".entry"));
+  for (StringRef type : {".f32.f16.f16.f32", ".f32.bf16.bf16.f32"})
+    for (size_t at = body.find(type); at != StringRef::npos; at = body.find(type, at + 1))
+      if (body.take_front(at).rsplit('\n').second.contains("mma.sync."))
+        return true;
+  return false;
 }
 
 llvm::Error cuda::checkRounding(StringRef ptx) {
-  bool isExact = true; // the kernel has no tensor core instructions
+  bool isExact = true; // the kernel multiplies no 16-bit elements on tensor cores
   for (unsigned number = 1; !ptx.empty(); ++number) {
     StringRef line;
     std::tie(line, ptx) = ptx.split('\n');
     if (line.contains(".entry"))
-      isExact = !usesTensorCores(ptx);
+      isExact = !multipliesHalves(ptx);
     SmallVector<StringRef> statements;
     line.split("//").first.split(statements, ';');
     for (StringRef statement : statements) {

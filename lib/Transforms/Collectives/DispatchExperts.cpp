@@ -57,7 +57,8 @@ public:
 
   /// Replaces the gathers and the scatter around the experts by an exchange of tokens (all-to-all),
   /// if `force` is set or if the exchange is estimated to be faster. Returns whether it did.
-  bool dispatch(MoeOp moe, bool force);
+  /// `ownSeconds`: time of a dispatch or a combine apart from its messages.
+  bool dispatch(MoeOp moe, bool force, double ownSeconds);
 
 private:
   Type localType(Value like, DistAttr dist) const {
@@ -85,7 +86,7 @@ double Dispatcher::getSeconds(CollectiveOpInterface op) const {
                           double(bytes.value_or(0)));
 }
 
-bool Dispatcher::dispatch(MoeOp moe, bool force) {
+bool Dispatcher::dispatch(MoeOp moe, bool force, double ownSeconds) {
   auto x = getGathered(moe.getX()), routing = getGathered(moe.getRouting());
   if (!x || !routing || !moe->hasOneUse() || x->gather.getAxes() != routing->gather.getAxes())
     return false;
@@ -134,7 +135,7 @@ bool Dispatcher::dispatch(MoeOp moe, bool force) {
   double seconds = 0;
   for (Operation *op : old)
     seconds += getSeconds(cast<CollectiveOpInterface>(op));
-  if (!force && seconds <= getSeconds(dispatch) + getSeconds(combine)) {
+  if (!force && seconds <= getSeconds(dispatch) + getSeconds(combine) + 2 * ownSeconds) {
     combine.erase();
     dispatch.erase();
     if (auto concat = rows.getDefiningOp<ConcatOp>(); concat && concat->use_empty())
@@ -177,7 +178,7 @@ struct DispatchExperts : public mlir::tpc::impl::DispatchExpertsBase<DispatchExp
     SmallVector<MoeOp> ops;
     module.walk([&](MoeOp op) { ops.push_back(op); });
     for (MoeOp op : ops)
-      dispatcher.dispatch(op, form == "all-to-all");
+      dispatcher.dispatch(op, form == "all-to-all", seconds);
   }
 };
 

@@ -26,9 +26,7 @@ struct Moe : PlannedOpInterface::ExternalModel<Moe, MoeOp> {
     auto call = c.next<buffer::ExpertsOp>(op);
     if (!call)
       return failure();
-    const TargetTraits &target = TargetTraits::get(op);
-    if (!target.computesExperts || !getElementTypeOrSelf(op.getResult()).isF32() ||
-        (!target.readsHalfExperts && !getElementTypeOrSelf(op.getUp()).isF32()))
+    if (!TargetTraits::get(op).computesExperts || !getElementTypeOrSelf(op.getResult()).isF32())
       return op.emitOpError("is of a type that no library computes");
     const PartSizes &sizes = c.sizes();
     ArrayRef<DimAttr> up = getDist(op.getUp()).getDims(), x = getDist(op.getX()).getDims(),

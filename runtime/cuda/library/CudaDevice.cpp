@@ -45,8 +45,8 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       appending(queue, appendKernels, appendKernelNames, "add to caches"),
       sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"),
       accumulating(queue, accumulateKernels, accumulateKernelNames, "add gradients"),
-      expertKernels(queue), bins(driver, binsBytes), envUpload(queue), stepResults(queue),
-      pinnedMemory(driver), delivered(pinnedMemory), stepReached(driver) {}
+      expertKernels(queue), routedKernels(queue), bins(driver, binsBytes), envUpload(queue),
+      stepResults(queue), pinnedMemory(driver), delivered(pinnedMemory), stepReached(driver) {}
 
 CudaDevice::~CudaDevice() {
   try {

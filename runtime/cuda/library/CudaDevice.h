@@ -20,6 +20,7 @@
 #include "cuda/library/NcclMemory.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Queue.h"
+#include "cuda/library/RoutedKernels.h"
 #include "cuda/library/StepResults.h"
 #include "cuda/library/Transfers.h"
 #include <exception>
@@ -122,6 +123,7 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   void experts(const tpc_experts_args &args) override;
+  void exchangeRows(RoutedWork work, const RoutedRows &rows, void *tensor) override;
   void append(const tpc_append_args &args) override;
   bool sample(const SamplingRequest &request, SamplingConsumer take) override;
   void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums) override;
@@ -228,6 +230,7 @@ private:
   Attention attentions;
   LibraryKernels appending, sampling, accumulating;
   ExpertKernels expertKernels;
+  RoutedKernels routedKernels;
   Block bins; ///< sums of the score weights of a row, by bin
   /// Sampling results of each call in a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> sampled;

@@ -103,6 +103,11 @@ void CudaDevice::experts(const tpc_experts_args &args) {
     expertKernels.run(args, workspace.address, workspace.bytes);
 }
 
+void CudaDevice::exchangeRows(RoutedWork work, const RoutedRows &rows, void *tensor) {
+  enter();
+  routedKernels.run(work, rows, addressOf(tensor));
+}
+
 void CudaDevice::append(const tpc_append_args &args) {
   enter();
   AppendLaunch launch(args);

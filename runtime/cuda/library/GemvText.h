@@ -13,6 +13,8 @@ const char *gemvText(int32_t element, bool transposed, bool fused = false);
 
 /// Returns the PTX of the kernels of ExpertKernels.h, which the same tool writes.
 const char *expertsText();
+/// The same for RoutedKernels.h.
+const char *routedText();
 
 } // namespace tpc::rt::cuda
 

@@ -174,7 +174,7 @@ def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: st
 # A subset of the transport suites: three ranks with shards of different sizes, and groups of two
 # axes.
 WORLDS = (
-    "Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:"
+    "Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:Worlds/Routed.*/tp3:"
     "Worlds/Steps.Messages*/tp2_dp2:"
     "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:"
     "Worlds/Collectives.Broadcast/tp2_dp2"

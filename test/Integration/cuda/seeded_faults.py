@@ -49,7 +49,12 @@ SCOPES = {
     ),
     "weights": (["runtime/program/UploadWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
     "links": (
-        ["runtime/transport/devices", "runtime/core/TensorBlock.h"],
+        [
+            "runtime/transport/devices",
+            "runtime/core/TensorBlock.h",
+            "runtime/core/RoutedCollectives.cpp",
+            "runtime/core/RoutedRows.cpp",
+        ],
         ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"],
     ),
     "generation": (
@@ -320,7 +325,7 @@ def judge(
                 problem := build.make(target, file, text, to)
             ):
                 return "refused", problem
-            if problem := checks.problem(place, to):
+            if problem := checks.problem(index, to):
                 return "caught", problem
     return "survived", ""
 

@@ -1,16 +1,23 @@
 """Mixtures of experts on GPUs: ONNX Runtime's results, over the simulated libraries."""
 
+import dataclasses
+import json
+
 import numpy as np
 import onnx
 import pytest
 
 from expert_files import Experts, inputs, single
 from halves import as_array, as_float, halve, rounded_weights, to_half
+from models import MODELS as FOLDER
 from simulator import FLAGS, environment
 from tpc.reference import Session, difference
 
 SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 0.5))
 OSS = dict(activation="swiglu", fused=1, bias=True, moe=SWIGLU)
+EXPORTED = [
+    path.stem for path in sorted((FOLDER / "experts").glob("*.onnx")) if path.stem != "looped"
+]
 SMALL = dict(layers=1, hidden=32, heads=2, kv_heads=2, size=16, rotary=16)
 MODELS = [
     ("tp4,ep2,etp2", Experts(form="gpt_oss", bias=True, **SMALL)),
@@ -28,6 +35,70 @@ def test_models(tpcc, tmp_path, grid, spec):
         for name, value in session.run(feed).items():
             error = difference(outputs[name], value)
             assert error.relative < 2e-5, (name, str(error))
+
+
+ROUTED = [
+    ("ep4,dp4", Experts(experts=5, bias=True, form="mixtral", **SMALL)),
+    pytest.param(
+        # Two groups of replicas; a rank without tokens.
+        *("tp2,ep2,dp4", Experts(form="gpt_oss", router_bias=(90, 80, 0, 0), **SMALL)),
+        marks=pytest.mark.long,
+    ),
+    # All tokens select one expert; all experts; a rank without experts; an expert on two ranks.
+    *(
+        pytest.param(*case, marks=pytest.mark.long)
+        for case in (
+            ("ep4,dp4", Experts(form="mixtral", selected=1, router_bias=(0, 0, 90, 0), **SMALL)),
+            ("ep2,dp4,order=tp-ep-dp-pp", Experts(form="mixtral", selected=4, **SMALL)),
+            ("ep4,dp4", Experts(experts=3, selected=3, form="mixtral", **SMALL)),
+            ("tp2,dp2,ep4,etp1", Experts(**OSS, **SMALL)),
+            ("tp4,ep4,etp2,dp2,sp", Experts(experts=5, **OSS, **SMALL)),
+            ("pp2,ep2,dp2", Experts(form="mixtral", **(SMALL | {"layers": 2}))),
+            ("tp2,ep2,dp2,sp", Experts(form="mixtral", **SMALL)),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("grid, spec", ROUTED)
+def test_all_to_all(tpcc, tmp_path, grid, spec):
+    """Ranks send tokens to the ranks of their experts: the CPU's numbers and bytes."""
+    path = spec.save(tmp_path / "model.onnx")
+    feeds = [inputs(spec, 5, 3, 4), inputs(spec, 1, 6, 5), inputs(spec, 2, 0, 1)]
+    check_all_to_all(tpcc, tmp_path, path, grid, feeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", ["ep2,dp2", "ep4,dp4", "tp2,ep2,dp2"])
+@pytest.mark.parametrize("name", EXPORTED)
+def test_all_to_all_of_files(tpcc, tmp_path, name, grid):
+    random = np.random.default_rng(8)
+    feeds = [{"input_ids": random.integers(0, 60, shape)} for shape in ((4, 5), (1, 3))]
+    check_all_to_all(tpcc, tmp_path, FOLDER / "experts" / f"{name}.onnx", grid, feeds)
+
+
+def check_all_to_all(tpcc, tmp_path, path, grid, feeds):
+    flags, programs = ("--expert-dispatch=all-to-all",), []
+    for more, env in (((), {}), (FLAGS, environment(TPC_SIM_SEED=3))):
+        program = tpcc.compile(path, grid, *flags, *more)
+        programs.append(dataclasses.replace(program, environment=env))
+    session = Session(path, optimize=False)
+    found = [program.run_all(feeds, ["logits"]) for program in programs]
+    for feed, cpu, gpu in zip(feeds, *found):
+        assert difference(gpu["logits"], cpu["logits"]).relative < 2e-5
+        batch, tokens = feed["input_ids"].shape
+        # ONNX Runtime's attention rejects other shapes with caches.
+        if len(feed) == 1 or min(batch, tokens) == 1:
+            assert difference(gpu["logits"], session.run(feed)["logits"]).relative < 2e-5
+    for name, value in feeds[0].items():
+        np.save(tmp_path / f"{name}.npy", value)
+    flags = [f"--input={name}={tmp_path / name}.npy" for name in feeds[0]]
+    rows = []
+    for program in programs:
+        text = program.call(["--bench", *flags, "--warmup=0", "--repeat=1"]).check().stdout
+        rows.append({row["kind"]: row for row in json.loads(text)["collectives"]})
+    for kind in ("dispatch", "combine"):
+        assert rows[0][kind]["sent_by_rank"] == rows[1][kind]["sent_by_rank"]
 
 
 LAYERS = [

@@ -36,6 +36,20 @@ TEST(PtxGate, ChecksEachInstructionOfALine) {
   EXPECT_NE(check("$L__BB0_1: mul.f32 %r1, %r2, %r3;"), "");
 }
 
+/// Powers in kernels that multiply 16-bit elements are rounded to 16 bits afterwards.
+TEST(PtxGate, AcceptsApproximatePowersWithHalvesOnly) {
+  auto checkWith = [](llvm::StringRef product) {
+    std::string power = "\tex2.approx.ftz.f32 %r1, %r2;\n";
+    return llvm::toString(cuda::checkRounding(".visible .entry a()\n{\n" + power +
+                                              "\tmma.sync.aligned.m16n8k" + product.str() +
+                                              "\n\t\t{%r1, %r2},\n\t\t{%r3};\n}\n.visible .entry "
+                                              "b()\n{\n\tadd.rn.f32 %r1, %r2, %r3;\n}\n"));
+  };
+  EXPECT_EQ(checkWith("16.row.col.f32.f16.f16.f32"), "");
+  EXPECT_EQ(checkWith("16.row.col.f32.bf16.bf16.f32"), "");
+  EXPECT_NE(checkWith("8.row.col.f32.tf32.tf32.f32").find("is approximate"), std::string::npos);
+}
+
 TEST(Architectures, AreAscending) {
   auto found = cuda::parseArchitectures("sm_100,sm_80");
   ASSERT_TRUE(static_cast<bool>(found));

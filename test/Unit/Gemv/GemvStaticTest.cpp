@@ -23,6 +23,7 @@ TEST(GemvStatic, RoundingIsExplicit) {
                     cuda::checkRounding(::tpc::rt::cuda::gemvText(element, transposed, fused))),
                 "");
   EXPECT_EQ(llvm::toString(cuda::checkRounding(::tpc::rt::cuda::expertsText())), "");
+  EXPECT_EQ(llvm::toString(cuda::checkRounding(::tpc::rt::cuda::routedText())), "");
 }
 
 /// Weights are read by accesses of 16 bytes. Activations are not read through the read-only cache:

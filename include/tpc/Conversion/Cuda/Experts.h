@@ -11,6 +11,9 @@ namespace mlir::tpc::cuda {
 /// ops of `arith` and `math`.
 void makeExpertKernels(ModuleOp kernels);
 
+/// Adds the kernels of tpc/routed.h.
+void makeRoutedKernels(ModuleOp kernels);
+
 } // namespace mlir::tpc::cuda
 
 #endif // TPC_CONVERSION_CUDA_EXPERTS_H

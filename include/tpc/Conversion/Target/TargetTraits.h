@@ -49,10 +49,9 @@ struct TargetTraits {
   bool (*computesMatmuls)(Type element);
   /// Whether tpc_experts is supported.
   bool computesExperts = false;
-  /// Whether tpc_experts reads matrices in 16 bits.
-  bool readsHalfExperts = false;
-  /// Whether ranks can send tokens to the ranks of their experts (tpc_dispatch, tpc_combine).
-  bool dispatchesTokens = false;
+  /// Seconds that tpc_dispatch or tpc_combine takes apart from its messages. If not 0, the host
+  /// waits for their sizes, and the step is not recorded.
+  double dispatchSeconds = 0;
   /// Whether tpc.attention_grad is supported. Other targets compute gradients of attention by
   /// matmuls.
   bool computesAttentionGradients = false;

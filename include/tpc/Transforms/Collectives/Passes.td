@@ -132,7 +132,9 @@ def DispatchExperts : Pass<"tpc-dispatch-experts", "::mlir::ModuleOp"> {
     axes. Errors: an unknown form.
   }];
   let options = [Option<"form", "form", "std::string", "\"auto\"",
-                        "auto, gather, or all-to-all wherever it is possible">];
+                        "auto, gather, or all-to-all wherever it is possible">,
+                 Option<"seconds", "seconds", "double", "0",
+                        "time of a dispatch or combine apart from its messages">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
