@@ -7,10 +7,10 @@ import numpy as np
 import onnx
 import pytest
 
-from expert_files import Experts, inputs, single
+from expert_files import Experts, inputs, save_with_router, single
 from halves import as_array, as_float, halve, rounded_weights, to_half
 from models import MODELS as FOLDER
-from simulator import FLAGS, environment
+from simulator import FLAGS, UNOPTIMIZED, environment
 from tpc.reference import Session, difference
 
 SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 0.5))
@@ -75,6 +75,17 @@ def test_all_to_all_of_files(tpcc, tmp_path, name, grid):
     random = np.random.default_rng(8)
     feeds = [{"input_ids": random.integers(0, 60, shape)} for shape in ((4, 5), (1, 3))]
     check_all_to_all(tpcc, tmp_path, FOLDER / "experts" / f"{name}.onnx", grid, feeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", ["tp1", "ep2", "ep4", "tp2,ep2", "tp2,ep4,etp1", "ep4,dp4"])
+@pytest.mark.parametrize("name", EXPORTED)
+def test_files(tpcc, name, grid):
+    path, random = FOLDER / "experts" / f"{name}.onnx", np.random.default_rng(8)
+    session, program = Session(path), tpcc.compile(path, grid, *FLAGS, "--expert-dispatch=gather")
+    feeds = [{"input_ids": random.integers(0, 60, shape)} for shape in ((4, 5), (1, 3))]
+    for feed, found in zip(feeds, program.run_all(feeds, ["logits"], env=environment())):
+        assert difference(found["logits"], session.run(feed)["logits"]).relative < 2e-5
 
 
 def check_all_to_all(tpcc, tmp_path, path, grid, feeds):
@@ -218,3 +229,18 @@ def test_weights_of_other_experts_are_not_read(tpcc, tmp_path):
     onnx.save(model, tmp_path / "infinite.onnx")
     found, want = run(tpcc, tmp_path / "infinite.onnx", spec, np.array([[9, 8, 0, 0]] * 3))
     assert np.isfinite(found).all() and difference(found, want).relative < 2e-5
+
+
+def test_memory_of_messages(tpcc, tmp_path):
+    """The estimate before loading includes messages with room for all tokens."""
+    save_with_router(Experts(experts=5, inner=8, hidden=256), tmp_path / "model.onnx")
+    flags = (*UNOPTIMIZED, "--expert-dispatch=all-to-all")
+    program = tpcc.compile(tmp_path / "model.onnx", "ep4,dp4", *flags)
+    usage, flags = tmp_path / "usage", ["--bench", "--warmup=0", "--repeat=1"]
+    # More than one page of tokens.
+    flags += ["--shape", "batch=9,sequence=100"]
+    program.call(flags, env=environment(TPC_SIM_USAGE=usage)).check()
+    most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
+    program.call(flags, env=environment(TPC_SIM_MEMORY=most)).check()
+    message = program.call(flags, env=environment(TPC_SIM_MEMORY=most - 1))
+    message.refused(f"({most} bytes)", "Nothing was loaded")
