@@ -62,7 +62,7 @@ struct CompileOptions {
   OnnxParts parts = {};            // other files of the model
   std::string expertCapacity = {}; // factor of tpc-limit-experts; empty: no limit
   ExpertDispatch expertDispatch = {};
-  GradientOptions gradient = {};       // with `gradients`
+  GradientOptions gradient = {}; // with `gradients`
   /// Callback on the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };

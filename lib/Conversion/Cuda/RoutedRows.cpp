@@ -81,7 +81,7 @@ private:
   Value tensor, parts, bits, places, sizes, data;
   Value blocksPerPart, width, column, experts, numParts, combines;
   Value thread, block, lane, warp, tokenSize;
-  // Of the part: offsets have 64 bits.
+  // Fields of the part. Offsets have 64 bits.
   Value firstRow, rows, firstWeight, weights, firstBit, firstPlace, firstData;
 };
 } // namespace

@@ -73,8 +73,10 @@ struct ColumnsRun : RunModel<ColumnsRun, buffer::ColumnsOp> {
     auto op = cast<buffer::ColumnsOp>(base);
     for (int rank : frame.active) {
       const MemoryView whole = m.get(frame, op.getWhole(), rank).view;
-      if (failed(m.setView(op, frame, rank, whole.memory,
-                           whole.byteOf(m.evaluate(op.getFrom(), rank)), op.getExtent())))
+      // Columns of no rows begin with their buffer, which may end before the first column.
+      bool isEmpty = m.evaluate(op.getExtent().getElements(), rank) == 0;
+      int64_t from = isEmpty ? 0 : m.evaluate(op.getFrom(), rank);
+      if (failed(m.setView(op, frame, rank, whole.memory, whole.byteOf(from), op.getExtent())))
         return failure();
       const MemoryView &columns = m.get(frame, op.getBuffer(), rank).view;
       if (whole.width || columns.begin < whole.begin || columns.getEnd() > whole.getEnd())

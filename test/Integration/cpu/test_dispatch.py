@@ -9,7 +9,9 @@ import onnx
 import pytest
 
 from expert_files import Experts, inputs, save_with_router
+from halves import as_array, as_float, halve, to_half
 from harness import Grid
+from simulator import UNOPTIMIZED, environment
 from tpc.reference import Session, difference
 
 FORMS = ("gather", "all-to-all")
@@ -42,7 +44,36 @@ def test_bits(tpcc, tmp_path, grid, spec):
         assert np.array_equal(gathered["logits"], dispatched["logits"])
 
 
-
+@pytest.mark.parametrize(
+    "kind, target",
+    [
+        ("bf16", "cpu"),
+        ("f16", "cuda"),
+        pytest.param("f16", "cpu", marks=pytest.mark.long),
+        pytest.param("bf16", "cuda", marks=pytest.mark.long),
+    ],
+)
+def test_16_bits(tpcc, tmp_path, kind, target):
+    """Tokens and weights of 16 bits. Sums of results are rounded once, as in the gather form; on
+    GPUs in another order.
+    """
+    spec, path = Experts(experts=5, bias=True, **SMALL), tmp_path / "half.onnx"
+    onnx.save(halve(onnx.load(spec.save(tmp_path / "single.onnx")), kind), path)
+    flags, env = (UNOPTIMIZED, environment()) if target == "cuda" else ((), {})
+    feeds = [inputs(spec, 5, 3, 4), inputs(spec, 1, 6, 5)]
+    for feed in feeds:
+        for name, x in feed.items():
+            if x.dtype == np.float32:
+                feed[name] = as_array(to_half(x, name, kind))
+    found = []
+    for form in FORMS:
+        program = tpcc.compile(path, "ep4,dp4", f"--expert-dispatch={form}", *flags)
+        program = dataclasses.replace(program, environment=env)
+        found.append([as_float(o["logits"]) for o in program.run_all(feeds, ["logits"])])
+    for gathered, dispatched in zip(*found):
+        if target == "cpu":
+            assert np.array_equal(gathered, dispatched)
+        assert difference(gathered, dispatched).relative < (2e-3 if kind == "f16" else 1.6e-2)
 
 
 def count_dispatches(tpcc, path, grid, folder, form="all-to-all", *more):
@@ -69,7 +100,7 @@ def parts(n, count):
     return [range(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(count)]
 
 
-def sent(selected, experts, hidden, ranks):
+def sent(selected, experts, hidden, ranks, element=4):
     """Returns the bytes that each rank sends in the dispatch and in the combine. `selected`
     [batch, sequence, experts] are booleans: the experts of each token.
     """
@@ -82,36 +113,39 @@ def sent(selected, experts, hidden, ranks):
                 continue
             used = rows[:, shard.start : shard.stop]
             tokens, bits = used.any(axis=1).sum(), -(-used.size // 8)
-            dispatch[source] += bits + 4 * (tokens * hidden + used.sum())
-            combine[target] += -(-len(rows) // 8) + 4 * tokens * hidden
+            dispatch[source] += bits + element * (tokens * hidden + used.sum())
+            combine[target] += -(-len(rows) // 8) + element * tokens * hidden
     return dispatch, combine
 
 
-def draw(kind, random, shape, experts):
+def draw(kind, random, shape, experts, strength):
     """Returns logits [batch, sequence, experts]."""
     logits = random.standard_normal((*shape, experts))
     if kind == "one expert":
-        logits[..., :2] += 40
+        logits[..., :2] += strength
     elif kind == "last rank":
-        logits[..., -2:] += 40
+        logits[..., -2:] += strength
     elif kind == "by sample":
-        logits[np.arange(shape[0]), :, np.arange(shape[0]) % experts] += 40
+        logits[np.arange(shape[0]), :, np.arange(shape[0]) % experts] += strength
     elif kind == "alternating":
-        logits[:, ::2, 0] += 40
-        logits[:, 1::2, -1] += 40
+        logits[:, ::2, 0] += strength
+        logits[:, 1::2, -1] += strength
     elif kind == "own rank":
-        logits[np.arange(shape[0]), :, np.arange(shape[0]) * experts // shape[0]] += 40
+        logits[np.arange(shape[0]), :, np.arange(shape[0]) * experts // shape[0]] += strength
     return logits.astype(np.float32)
 
 
 DEGENERATE = ["one expert", "last rank", "by sample", "alternating", "own rank"]
 
 
-MANY = [pytest.param(*case, marks=pytest.mark.long) for case in ((4, 2, 20), (2, 3, 20))]
+MANY = [
+    pytest.param(*case, marks=pytest.mark.long)
+    for case in ((4, 2, 20, ""), (2, 3, 20, ""), (4, 2, 20, "f16"))
+]
 
 
-@pytest.mark.parametrize("ranks, selected, count", [(3, 2, 4), *MANY])
-def test_bytes(tpcc, tmp_path, ranks, selected, count):
+@pytest.mark.parametrize("ranks, selected, count, half", [(3, 2, 4, ""), (2, 2, 2, "f16"), *MANY])
+def test_bytes(tpcc, tmp_path, ranks, selected, count, half):
     """The counters are the exact formula for random and degenerate routings, and at most the bytes
     of the gather, and of one message for each token and selected expert.
     """
@@ -124,14 +158,15 @@ def test_bytes(tpcc, tmp_path, ranks, selected, count):
         if tensor.name.endswith("router.weight"):
             value = np.eye(spec.hidden, spec.experts, dtype=np.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
-    onnx.save(model, path)
-    grid = f"ep{ranks},dp{ranks}"
+    onnx.save(halve(model, half) if half else model, path)
+    grid, element = f"ep{ranks},dp{ranks}", 2 if half else 4
     program = tpcc.compile(path, grid, "--expert-dispatch=all-to-all")
     random = np.random.default_rng(6)
     for number, kind in enumerate([*DEGENERATE, *["random"] * count]):
         shape = (int(random.integers(1, 7)), int(random.integers(1, 5)))
         x = random.standard_normal((*shape, spec.hidden)).astype(np.float32)
-        x[..., : spec.experts] = draw(kind, random, shape, spec.experts)
+        x[..., : spec.experts] = draw(kind, random, shape, spec.experts, 8 if half else 40)
+        x = x.astype(np.float16 if half else np.float32)
         np.save(tmp_path / "x.npy", x)
         flags = ["--bench", "--input", f"x={tmp_path / 'x.npy'}", "--warmup", "0", "--repeat", "1"]
         rows = json.loads(program.call(flags).check().stdout)["collectives"]
@@ -139,15 +174,15 @@ def test_bytes(tpcc, tmp_path, ranks, selected, count):
         order = np.argsort(-x[..., : spec.experts], axis=-1, kind="stable")[..., :selected]
         used = np.zeros((*shape, spec.experts), bool)
         np.put_along_axis(used, order, True, axis=-1)
-        dispatch, combine = sent(used, spec.experts, spec.hidden, ranks)
+        dispatch, combine = sent(used, spec.experts, spec.hidden, ranks, element)
         zero = [0] * ranks
         assert found.get("dispatch", zero) == dispatch, kind
         assert found.get("combine", zero) == combine, kind
         tokens = [len(samples) * shape[1] for samples in parts(shape[0], ranks)]
         whole = sum(tokens)
-        gathered = sum(t * (ranks - 1) for t in tokens) * 4 * (spec.hidden + spec.experts)
-        scattered = whole * (ranks - 1) * 4 * spec.hidden
-        pairs = whole * selected * 4 * (2 * spec.hidden + 1) + sum(
+        gathered = sum(t * (ranks - 1) for t in tokens) * element * (spec.hidden + spec.experts)
+        scattered = whole * (ranks - 1) * element * spec.hidden
+        pairs = whole * selected * element * (2 * spec.hidden + 1) + sum(
             -(-t * spec.experts // 8) + ranks * (1 + -(-t // 8)) for t in tokens
         )
         assert sum(dispatch) + sum(combine) <= min(gathered + scattered, pairs), kind

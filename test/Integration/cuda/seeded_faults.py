@@ -40,6 +40,7 @@ import harness  # noqa: E402
 from one_gpu.process import run as run_process  # noqa: E402
 
 LIST = HERE / "seeded_faults.txt"
+ROUTED = [f"runtime/core/Routed{name}.cpp" for name in ("Collectives", "Rows")]
 # The files to which edits of a scope apply, and the targets built from them.
 SCOPES = {
     "cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
@@ -49,12 +50,7 @@ SCOPES = {
     ),
     "weights": (["runtime/program/UploadWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
     "links": (
-        [
-            "runtime/transport/devices",
-            "runtime/core/TensorBlock.h",
-            "runtime/core/RoutedCollectives.cpp",
-            "runtime/core/RoutedRows.cpp",
-        ],
+        ["runtime/transport/devices", "runtime/core/TensorBlock.h", *ROUTED],
         ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"],
     ),
     "generation": (

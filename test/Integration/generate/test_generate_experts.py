@@ -60,6 +60,37 @@ FILES += [
 ]
 
 
+def check_logits(tpcc, name, grid, *flags, **environment):
+    path = MODELS / "experts" / f"{name}.onnx"
+    program, session = tpcc.compile(path, grid, "--generate", *flags), Session(path)
+    program = dataclasses.replace(program, environment=environment)
+    prompt = [12, 7, 33, 5, 60]
+    found = generate(program, prompt, 8, "--prefill-chunk", "3", logits=True)
+    ids = np.array([[*prompt, *found.tokens[:-1]]])
+    want = session.run({"input_ids": ids})["logits"][0, len(prompt) - 1 :]
+    assert difference(found.logits, want).relative <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "name, grid, target",
+    [
+        ("mixtral", "ep4,dp4", "cpu"),
+        ("mixtral", "ep2,dp2", "cuda"),
+        *(
+            pytest.param(path.stem, grid, target, marks=pytest.mark.long)
+            for path in sorted((MODELS / "experts").glob("*.onnx"))
+            if path.stem != "looped"
+            for grid in ("ep4,dp4", "tp2,ep2,dp4", "tp2,ep4,etp1,dp2")
+            for target in ("cpu", "cuda")
+        ),
+    ],
+)
+def test_all_to_all(tpcc, name, grid, target):
+    """Tokens are sent to the ranks of their experts in prefill and in each step."""
+    options = (UNOPTIMIZED, environment()) if target == "cuda" else ((), {})
+    check_logits(tpcc, name, grid, *options[0], "--expert-dispatch=all-to-all", **options[1])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("grid", GRIDS)
 def test_loops(tpcc, grid):
@@ -69,13 +100,7 @@ def test_loops(tpcc, grid):
 
 @pytest.mark.parametrize("name, grid", FILES)
 def test_files(tpcc, name, grid):
-    path = MODELS / "experts" / f"{name}.onnx"
-    program, session = tpcc.compile(path, grid, "--generate"), Session(path)
-    prompt = [12, 7, 33, 5, 60]
-    found = generate(program, prompt, 8, "--prefill-chunk", "3", logits=True)
-    ids = np.array([[*prompt, *found.tokens[:-1]]])
-    want = session.run({"input_ids": ids})["logits"][0, len(prompt) - 1 :]
-    assert difference(found.logits, want).relative <= TOLERANCE
+    check_logits(tpcc, name, grid)
 
 
 @pytest.mark.parametrize(
