@@ -18,6 +18,7 @@
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/RegionUtils.h"
 
 namespace mlir::tpc {
@@ -236,6 +237,38 @@ void Match::replace() {
   replaceBy(b, x, routing, k);
 }
 
+bool isHalf(Value v) {
+  Type type = getElementTypeOrSelf(v);
+  return type.isF16() || type.isBF16();
+}
+
+/// Moves a cast from 16 bits to f32 behind slices and transposes of its result. So the slices are
+/// views of a parameter, and experts can read it in 16 bits.
+void castLast(OpOperand &matrix) {
+  SmallVector<Operation *> moves;
+  Value v = matrix.get();
+  for (Operation *op = v.getDefiningOp(); isa_and_nonnull<SliceOp, TransposeOp>(op);
+       op = v.getDefiningOp()) {
+    moves.push_back(op);
+    v = op->getOperand(0);
+  }
+  auto cast = v.getDefiningOp<CastOp>();
+  if (moves.empty() || !cast || !isHalf(cast.getOperand()) ||
+      !getElementTypeOrSelf(cast.getResult()).isF32())
+    return;
+  OpBuilder b(matrix.getOwner());
+  Type half = getElementTypeOrSelf(cast.getOperand());
+  IRMapping moved;
+  moved.map(cast.getResult(), cast.getOperand());
+  for (Operation *op : llvm::reverse(moves)) {
+    Value result = b.clone(*op, moved)->getResult(0);
+    result.setType(llvm::cast<RankedTensorType>(result.getType()).clone(half));
+    moved.map(op->getResult(0), result);
+  }
+  Value result = moved.lookup(matrix.get());
+  matrix.set(CastOp::create(b, cast.getLoc(), matrix.get().getType(), result));
+}
+
 struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
   void runOnOperation() override {
     SmallVector<ReduceOp> sums;
@@ -254,6 +287,12 @@ struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
         for (Value v : op->getOperands())
           if (auto part = v.getDefiningOp<AddOp>())
             parts.insert(part);
+    getOperation().walk([](MoeOp op) {
+      castLast(op.getUpMutable());
+      castLast(op.getDownMutable());
+      for (OpOperand &gate : op.getGateMutable())
+        castLast(gate);
+    });
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, getOperation()->getRegions());
   }

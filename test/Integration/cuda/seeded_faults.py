@@ -21,9 +21,7 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -37,7 +35,7 @@ TOP = HERE.parents[2]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(TOP / "python")]
 
 import harness  # noqa: E402
-from one_gpu.process import run as run_process  # noqa: E402
+from fault_builds import Build  # noqa: E402
 
 LIST = HERE / "seeded_faults.txt"
 ROUTED = [f"runtime/core/Routed{name}.cpp" for name in ("Collectives", "Rows")]
@@ -152,135 +150,6 @@ FIRST = {
     "tokens chosen by the GPU": "own kernels",
     "windows": "generation on tp1",
 }
-# Headers that take most of the time to parse.
-STANDARD = [
-    "algorithm",
-    "array",
-    "compare",
-    "cstring",
-    "deque",
-    "functional",
-    "list",
-    "map",
-    "memory",
-    "mutex",
-    "numeric",
-    "set",
-    "span",
-    "stdexcept",
-    "string",
-    "thread",
-    "vector",
-]
-
-
-class Build:
-    """Targets rebuilt outside of the build folder, with one file changed."""
-
-    def __init__(self, scratch: Path):
-        self.scratch, self.lock, self.precompiled = scratch, threading.Lock(), {}
-        self.commands: dict[str, list[str]] = {}
-        places = [TOP / place for places, _ in SCOPES.values() for place in places]
-        self.folders = {str(place.parent if place.is_file() else place) for place in places}
-        for target in {target for _, targets in SCOPES.values() for target in targets}:
-            result = subprocess.run(
-                ["ninja", "-C", harness.BUILD, "-t", "commands", target],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            self.commands[target] = [
-                line for line in result.stdout.splitlines() if not line.startswith("ninja:")
-            ]
-
-    def standard(self, words: list[str]) -> str:
-        """Returns headers of the standard library, compiled with these flags."""
-        flags = [words[0], *(word for word in words[1:] if not word.startswith(("-D", "-I")))]
-        with self.lock:
-            key = " ".join(flags)
-            if key not in self.precompiled:
-                header = self.scratch / f"standard-{len(self.precompiled)}.h"
-                header.write_text("".join(f"#include <{name}>\n" for name in STANDARD))
-                run_process(
-                    [*flags, "-x", "c++-header", str(header), "-o", f"{header}.pch"],
-                    180,
-                    cwd=harness.BUILD,
-                )
-                self.precompiled[key] = f"{header}.pch"
-            return self.precompiled[key]
-
-    def objects(self, target: str, file: Path) -> dict[str, str]:
-        """Returns the object and the compile command of the file or, for a header, of each source
-        in the folders that includes it.
-        """
-        found = {}
-        for command in self.commands[target]:
-            made = re.search(r" -o (\S+\.o) -c (\S+\.cpp)$", command)
-            if not made or str(Path(made[2]).parent) not in self.folders:
-                continue
-            if file.suffix == ".cpp":
-                wanted = made[2] == str(file)
-            else:
-                deps = subprocess.run(
-                    ["ninja", "-C", harness.BUILD, "-t", "deps", made[1]],
-                    capture_output=True,
-                    text=True,
-                )
-                wanted = any(
-                    line.strip().endswith(str(file.relative_to(TOP)))
-                    for line in deps.stdout.splitlines()
-                )
-            if wanted:
-                found[made[1]] = command
-        return found
-
-    def make(self, target: str, file: Path, text: str, to: Path) -> str:
-        """Builds into `to`; returns the compiler's errors if it rejects the code."""
-        copy = to / "overlay" / file.relative_to(TOP / "runtime")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(text)
-        changed = {}
-        for object_file, command in self.objects(target, file).items():
-            own = to / object_file.replace("/", "_")
-            changed[object_file] = str(own)
-            if own.exists():  # of another target
-                continue
-            words = shlex.split(command)
-            words = words[
-                next(i for i, word in enumerate(words) if re.search(r"\+\+(-\d+)?$", word)) :
-            ]  # without ccache
-            at = words.index("-o")
-            source = str(copy) if words[-1] == str(file) else words[-1]
-            words = [words[0], f"-I{to / 'overlay'}", *words[1:at], "-O0", "-w"]
-            # ninja does not track these dependencies.
-            for flag in ("-MD", "-MT", "-MF"):
-                if flag in words:
-                    i = words.index(flag)
-                    del words[i : i + (1 if flag == "-MD" else 2)]
-            words += ["-include-pch", self.standard(words), "-o", str(own), "-c", source]
-            result = run_process(words, 180, cwd=harness.BUILD)
-            if not result.ok:
-                return next(
-                    (line for line in result.stderr.splitlines() if "error:" in line), result.why()
-                )
-        link = self.commands[target][-1]
-        made = to / Path(target).name
-        link = (
-            link.replace(target, str(made))
-            if target.endswith(".a")
-            else link.replace(f" -o {target}", f" -o {made}")
-        )
-        for object_file, own in changed.items():
-            if f" {object_file}" in link:
-                link = link.replace(f" {object_file}", f" {own}")
-            else:
-                # The object replaces a member of an archive, which the linker then skips. It comes
-                # first, so that its inline functions are used.
-                link = re.sub(r" \S+\.o ", rf" {own}\g<0>", link, count=1)
-        result = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
-        return "" if result.ok else result.why()
-
-
 class Checks:
     """The checks of one scope. Each check first runs without a fault and must then pass."""
 
@@ -338,7 +207,7 @@ class Run:
         import fault_checks
 
         fault_checks.Build.keep(scratch)
-        self.args, self.build, self.lock, self.rows = args, Build(scratch), threading.Lock(), []
+        self.args, self.build, self.lock, self.rows = args, Build(scratch, SCOPES), threading.Lock(), []
         self.checks = {scope: Checks(scope, scratch, args.checks) for scope in scopes}
         self.known, self.useful = {}, defaultdict(Counter)  # kind -> findings per check
         for kind, check in FIRST.items():

@@ -171,6 +171,9 @@ def draw(spec, counts):
         # Rows of 33 chunks of 16 bytes, and rows that are not aligned.
         ("f16", Experts(activation="relu", bias=True, inner=264, hidden=16), (11, 40)),
         ("bf16", Experts(inner=27), (1, 40)),
+        # Halves of one matrix, adjacent and interleaved.
+        ("f16", Experts(form="mixtral"), (3,)),
+        pytest.param("bf16", Experts(form="gpt_oss"), (3,), marks=pytest.mark.long),
         # The workspace has 127 rows; 128 tokens have 256 pairs of token and expert.
         pytest.param("bf16", Experts(inner=8192, hidden=8), (17, 128), marks=pytest.mark.long),
         pytest.param("bf16", Experts(inner=1048, bias=True), (1, 40), marks=pytest.mark.long),
@@ -188,6 +191,8 @@ def test_matrices_in_16_bits(tpcc, tmp_path, kind, spec, counts):
             tensor.CopyFrom(onnx.numpy_helper.from_array(as_float(half), tensor.name))
     session, name = Session(exact.SerializeToString(), optimize=False), exact.graph.output[0].name
     program = tpcc.compile(path, "tp1", *FLAGS)
+    sizes = [(2 if len(t.dims) == 3 else 4) * np.prod(t.dims) for t in exact.graph.initializer]
+    assert program.describe()["ranks"][0]["weight_bytes"] <= sum(sizes)
     for feed, found in zip(feeds, program.run_all(feeds, [name], env=environment())):
         want = session.run({k: v.copy() for k, v in feed.items()})[name]
         assert difference(found[name], want).relative < 2e-5

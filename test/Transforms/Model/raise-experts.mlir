@@ -102,3 +102,43 @@ func.func @ids(%x: tensor<6x8xf32>, %ids: tensor<6x1xi64>, %gates: tensor<6x1xf3
   %r = tpc.reduce sum %z1 [1] : tensor<6x1x8xf32> -> tensor<6x8xf32>
   return %r : tensor<6x8xf32>
 }
+
+// -----
+
+// Matrices of 16 bits are sliced and transposed before they are cast, so that experts can read
+// parts of a parameter in 16 bits.
+// CHECK-LABEL: @cast_last
+// CHECK-DAG: %[[U:.*]] = tpc.slice %arg2 dim 1 from 12 : tensor<4x24x8xf16> -> tensor<4x12x8xf16>
+// CHECK-DAG: %[[U1:.*]] = tpc.cast %[[U]] : tensor<4x12x8xf16> -> tensor<4x12x8xf32>
+// CHECK-DAG: %[[G:.*]] = tpc.slice %arg2 dim 1 from 0 : tensor<4x24x8xf16> -> tensor<4x12x8xf16>
+// CHECK-DAG: %[[G1:.*]] = tpc.cast %[[G]] : tensor<4x12x8xf16> -> tensor<4x12x8xf32>
+// CHECK-DAG: %[[D:.*]] = tpc.transpose %arg3 [0, 2, 1] : tensor<4x12x8xf16> -> tensor<4x8x12xf16>
+// CHECK-DAG: %[[D1:.*]] = tpc.cast %[[D]] : tensor<4x8x12xf16> -> tensor<4x8x12xf32>
+// CHECK: tpc.moe silu %arg0, %arg1, %[[U1]], %[[D1]] gate %[[G1]] top_k 2
+func.func @cast_last(%x: tensor<6x8xf32>, %routing: tensor<6x4xf32>, %up: tensor<4x24x8xf16>,
+                     %down: tensor<4x12x8xf16>) -> tensor<6x8xf32> {
+  %w = tpc.cast %up : tensor<4x24x8xf16> -> tensor<4x24x8xf32>
+  %g = tpc.slice %w dim 1 from 0 : tensor<4x24x8xf32> -> tensor<4x12x8xf32>
+  %u = tpc.slice %w dim 1 from 12 : tensor<4x24x8xf32> -> tensor<4x12x8xf32>
+  %v = tpc.cast %down : tensor<4x12x8xf16> -> tensor<4x12x8xf32>
+  %d = tpc.transpose %v [0, 2, 1] : tensor<4x12x8xf32> -> tensor<4x8x12xf32>
+  %r = tpc.moe silu %x, %routing, %u, %d gate %g top_k 2 : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf32>, tensor<4x8x12xf32> gate tensor<4x12x8xf32> -> tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}
+
+// -----
+
+// Casts that are last already, and those that round.
+// CHECK-LABEL: @other_casts
+// CHECK: %[[U:.*]] = tpc.cast %arg2 : tensor<4x12x8xbf16> -> tensor<4x12x8xf32>
+// CHECK: %[[D:.*]] = tpc.cast %arg3 : tensor<4x16x12xf64> -> tensor<4x16x12xf32>
+// CHECK: %[[D1:.*]] = tpc.slice %[[D]] dim 1 from 8
+// CHECK: tpc.moe relu %arg0, %arg1, %[[U]], %[[D1]] top_k 2
+func.func @other_casts(%x: tensor<6x8xf32>, %routing: tensor<6x4xf32>, %up: tensor<4x12x8xbf16>,
+                       %down: tensor<4x16x12xf64>) -> tensor<6x8xf32> {
+  %u = tpc.cast %up : tensor<4x12x8xbf16> -> tensor<4x12x8xf32>
+  %v = tpc.cast %down : tensor<4x16x12xf64> -> tensor<4x16x12xf32>
+  %d = tpc.slice %v dim 1 from 8 : tensor<4x16x12xf32> -> tensor<4x8x12xf32>
+  %r = tpc.moe relu %x, %routing, %u, %d top_k 2 : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf32>, tensor<4x8x12xf32> -> tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}

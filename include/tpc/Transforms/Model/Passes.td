@@ -116,6 +116,8 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
     column of gates. This becomes `tpc.moe` of concatenated weights; see `tpc-stack-weights`. If one
     weight cannot have all of them, a warning names the sum.
 
+    Matrices of 16 bits that are cast to f32 are sliced and transposed before the cast.
+
     ```mlir
     %w = tpc.gather_nd %up, %ids     // [tokens * k, inner, hidden]
     %h = tpc.matmul %w, %rows        // x, repeated k times
