@@ -48,6 +48,7 @@ FILES = [
 
 
 GRIDS = [
+    "pp2,ep2,mb2",
     *("tp1", "tp2", "ep2", "ep4", "tp2,ep2", "tp2,ep4,etp1", "ep4,dp4", "ep2,dp4", "tp2,ep2,dp4"),
     *("tp2,ep2,order=tp-ep-dp-pp", "ep2,dp4,pp2,order=tp-ep-dp-pp"),
     *("tp4,ep2,etp2", "tp4,ep2,etp2,dp2", "tp2,ep4,etp1,dp2"),
