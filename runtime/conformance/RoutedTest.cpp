@@ -244,6 +244,15 @@ TEST_P(Routed, DispatchAndCombine) {
   });
 }
 
+/// Each axis splits the experts that the previous ones left.
+TEST_P(Routed, ExpertsOverAllAxes) {
+  onAllRanks([](tpc_context &ctx) {
+    Case<F32> one(ctx, ctx.grid.allAxes(), {3, 2, 4, 7, 1}, Routing::Random);
+    one.checkDispatch();
+    one.checkCombine();
+  });
+}
+
 TPC_INSTANTIATE_WORLDS(Routed, 6);
 // Under a launcher of 32 ranks there are no instances.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Routed);
