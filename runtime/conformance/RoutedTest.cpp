@@ -247,9 +247,16 @@ TEST_P(Routed, DispatchAndCombine) {
 /// Each axis splits the experts that the previous ones left.
 TEST_P(Routed, ExpertsOverAllAxes) {
   onAllRanks([](tpc_context &ctx) {
-    Case<F32> one(ctx, ctx.grid.allAxes(), {3, 2, 4, 7, 1}, Routing::Random);
-    one.checkDispatch();
-    one.checkCombine();
+    for (const Sizes &s : {Sizes{3, 2, 4, 7, 1}, Sizes{7, 3, 37, 170, 0}}) {
+      auto check = [&](auto type) {
+        Case<decltype(type)> one(ctx, ctx.grid.allAxes(), s, Routing::Random);
+        one.checkDispatch();
+        one.checkCombine();
+      };
+      check(F32());
+      check(F16());
+      check(BF16());
+    }
   });
 }
 
