@@ -207,7 +207,8 @@ class Run:
         import fault_checks
 
         fault_checks.Build.keep(scratch)
-        self.args, self.build, self.lock, self.rows = args, Build(scratch, SCOPES), threading.Lock(), []
+        self.args, self.build = args, Build(scratch, SCOPES)
+        self.lock, self.rows = threading.Lock(), []
         self.checks = {scope: Checks(scope, scratch, args.checks) for scope in scopes}
         self.known, self.useful = {}, defaultdict(Counter)  # kind -> findings per check
         for kind, check in FIRST.items():
