@@ -101,6 +101,10 @@ def check_all_to_all(tpcc, tmp_path, path, grid, feeds):
         # ONNX Runtime's attention rejects other shapes with caches.
         if len(feed) == 1 or min(batch, tokens) == 1:
             assert difference(gpu["logits"], session.run(feed)["logits"]).relative < 2e-5
+    # Ranks that share a GPU exchange tokens through the host.
+    shared = dataclasses.replace(programs[1], environment=environment(TPC_SIM_DEVICES=1))
+    for gpu, host in zip(found[1], shared.run_all(feeds, ["logits"], arguments=["--share-gpus"])):
+        assert difference(host["logits"], gpu["logits"]).relative < 2e-5
     for name, value in feeds[0].items():
         np.save(tmp_path / f"{name}.npy", value)
     flags = [f"--input={name}={tmp_path / name}.npy" for name in feeds[0]]
