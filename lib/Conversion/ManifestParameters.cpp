@@ -263,6 +263,46 @@ static llvm::StringMap<StringRef> findPreviousInMerged(ModuleOp module) {
 }
 
 //===----------------------------------------------------------------------===//
+// Matrices of experts
+//===----------------------------------------------------------------------===//
+
+/// Returns whether a tpc_buffer.experts reads the operand as matrices.
+static bool isMatricesOfExperts(OpOperand &use) {
+  auto experts = dyn_cast<buffer::ExpertsOp>(use.getOwner());
+  if (!experts)
+    return false;
+  SmallVector<OpOperand *> matrices{&experts.getUpMutable(), &experts.getDownMutable()};
+  for (OpOperand &gate : experts.getGateMutable())
+    matrices.push_back(&gate);
+  return llvm::is_contained(matrices, &use);
+}
+
+/// Returns whether all users of an index of the parameter table read matrices of experts, and there
+/// are users.
+static bool isReadByExperts(Value index, const SymbolTable &symbols) {
+  return !index.use_empty() && llvm::all_of(index.getUses(), [&](OpOperand &use) {
+    if (auto call = dyn_cast<buffer::CallOp>(use.getOwner())) {
+      auto callee = symbols.lookup<buffer::FuncOp>(call.getCallee());
+      return isReadByExperts(callee.getBody().getArgument(use.getOperandNumber()), symbols);
+    }
+    auto dense = dyn_cast<buffer::DenseOp>(use.getOwner());
+    return dense && !dense->use_empty() && llvm::all_of(dense->getUses(), isMatricesOfExperts);
+  });
+}
+
+/// Returns the parameter entries that only experts read, as matrices.
+static llvm::StringSet<> findExperts(ModuleOp module) {
+  SymbolTable symbols(module);
+  llvm::StringSet<> entries, others;
+  module.walk([&](buffer::ParameterOp op) {
+    (isReadByExperts(op.getIndex(), symbols) ? entries : others).insert(op.getEntry());
+  });
+  for (const auto &other : others)
+    entries.erase(other.getKey());
+  return entries;
+}
+
+//===----------------------------------------------------------------------===//
 // Table of parameters
 //===----------------------------------------------------------------------===//
 
@@ -272,6 +312,7 @@ FailureOr<ManifestParameters> ManifestParameters::make(ModuleOp module, const We
   ManifestParameters table;
   SmallVector<File> found;
   auto previous = findPreviousInMerged(module);
+  llvm::StringSet<> experts = findExperts(module);
   llvm::StringMap<int64_t> indices;
   DenseSet<std::pair<Attribute, Attribute>> updated;
   for (PipelineOp pipeline : module.getOps<PipelineOp>())
@@ -293,6 +334,8 @@ FailureOr<ManifestParameters> ManifestParameters::make(ModuleOp module, const We
       table.parameters.push_back(std::move(*object));
       continue;
     }
+    if (experts.contains(entry.getSymName()) && !object->get("updated"))
+      (*object)["use"] = "experts";
     std::string path = absolutePath(module, weight.getFile());
     auto file = llvm::find_if(found, [&](const File &f) { return f.path == path; });
     if (file == found.end())

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 namespace tpc::rt {
@@ -37,6 +38,8 @@ struct DataTables {
   /// This rank's shards, by index in manifest.parameters; null for packed ones.
   std::vector<const void *> parameters;
   std::vector<std::shared_ptr<Matrix>> matrices; ///< packed parameters, by the same index
+  /// The addresses in `parameters` of matrices of experts that Device::packExperts has reordered.
+  std::set<const void *> packedExperts;
 };
 
 /// Selects the entries first, first + step, … of dimension `dim` of a block. That dimension has

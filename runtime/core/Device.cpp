@@ -34,6 +34,7 @@ void Device::deliver(const void *from, int64_t bytes, Taker take, Destination) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
+bool Device::packExperts(void *, int64_t, int64_t, int64_t, int32_t) { return false; }
 bool Device::multiplyFused(const Products &, const tpc_fusion &) { return false; }
 bool Device::sample(const SamplingRequest &, SamplingConsumer) { return false; }
 void Device::copyRows(const Rows &rows) {

@@ -173,6 +173,9 @@ public:
   /// Makes the transpose of a dense [n, k] in device memory. That memory must outlive the result.
   virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                               int32_t dtype) = 0;
+  /// Reorders dense matrices [experts, n, k] in device memory, in place, for `experts` to read.
+  /// Returns false, with no effect, if the device reads them dense.
+  virtual bool packExperts(void *matrices, int64_t experts, int64_t n, int64_t k, int32_t dtype);
 
   //===--- a step ---------------------------------------------------------===//
 

@@ -95,6 +95,9 @@ public:
                                       int32_t dtype) override {
     return device->transposeOf(data, k, n, dtype);
   }
+  bool packExperts(void *matrices, int64_t experts, int64_t n, int64_t k, int32_t dtype) override {
+    return device->packExperts(matrices, experts, n, k, dtype);
+  }
 
   std::vector<std::string> pendingTunings() override { return device->pendingTunings(); }
   int64_t tuningBytes(const std::string &tuningKey) override {

@@ -18,6 +18,8 @@
 
 namespace tpc::rt {
 
+inline int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// Right operand of matmuls: panels (GemmJob), or the transpose of a dense matrix in place. Matmuls
 /// pack panels of the latter on the fly, which is cheap for more than a few rows. Matmuls compute
 /// in f32; elements are stored as f32, f16 or bf16.
@@ -70,10 +72,10 @@ public:
   float *const data;
 };
 
-/// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
-/// of many rows packs a few panels for all of them. Ignores `job.packed`.
-void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
-                        const GemmJob &job, const void *rows);
+/// Computes the columns of panels [panel0, panel1), at most maxGemmPanels, which `packed` contains
+/// in f32. Ignores `job.packed`.
+void multiplyPanels(const KernelTable &kernel, const GemmJob &job, const float *packed,
+                    int64_t panel0, int64_t panel1);
 
 class CpuDevice : public Device {
 public:
@@ -100,6 +102,9 @@ public:
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override;
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                       int32_t dtype) override;
+  /// Of each matrix [n, k], as many rows as fill panels become panels (GemmJob) at the same offset,
+  /// without padding. The other rows remain dense.
+  bool packExperts(void *matrices, int64_t experts, int64_t n, int64_t k, int32_t dtype) override;
 
   void beginStep(const std::vector<int64_t> &values) override { env = values; }
   void setEnv(int32_t index, int64_t value) override { env[index] = value; }
@@ -121,10 +126,6 @@ protected:
   Arena scratch;
 
 private:
-  /// Adds expert `e` to the result for `tokens`, which select it.
-  void computeExpert(const tpc_experts_args &args, const KernelTable &kernel, int64_t e,
-                     std::span<const int64_t> tokens);
-
   const tpc_program *program = nullptr;
   std::vector<int64_t> env;
   tpc_status status = {};

@@ -15,8 +15,6 @@
 namespace tpc::rt {
 namespace {
 
-int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Maximum rows of a panel that `batchProduct` packs at a time.
 constexpr int64_t maxPackedDepth = 3072;
 
@@ -89,21 +87,9 @@ void multiplyInPanels(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
     float *packed = scratch.data + worker * step * panelSize;
     for (int64_t panel = panel0; panel < panel1; ++panel)
       pack(panel * width, packed + (panel - panel0) * job.k * width);
-    // The same matmul, restricted to these columns.
-    GemmJob part = job;
-    int64_t column = panel0 * width;
-    part.packed = packed;
-    part.weights = TPC_F32;
-    part.n = std::min(job.n, panel1 * width) - column;
-    part.out += column;
-    part.bias = job.bias ? job.bias + column : nullptr;
-    part.residual = job.residual ? job.residual + column : nullptr;
-    for (int64_t row = 0; row < job.m; row += maxGemmRows)
-      kernel.gemm(part, row, std::min(job.m, row + maxGemmRows), 0, panel1 - panel0);
+    multiplyPanels(kernel, job, packed, panel0, panel1);
   });
 }
-
-} // namespace
 
 /// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
 /// of many rows packs a few panels for all of them.
@@ -122,6 +108,23 @@ void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kerne
   multiplyInPanels(ctx, arena, kernel, job, [&](int64_t column, float *panel) {
     kernel.packTransposed(rows, job.weights, job.k, job.n, column, panel);
   });
+}
+
+} // namespace
+
+void multiplyPanels(const KernelTable &kernel, const GemmJob &job, const float *packed,
+                    int64_t panel0, int64_t panel1) {
+  // The same matmul, restricted to these columns.
+  GemmJob part = job;
+  int64_t column = panel0 * kernel.panelWidth;
+  part.packed = packed;
+  part.weights = TPC_F32;
+  part.n = std::min(job.n, panel1 * kernel.panelWidth) - column;
+  part.out += column;
+  part.bias = job.bias ? job.bias + column : nullptr;
+  part.residual = job.residual ? job.residual + column : nullptr;
+  for (int64_t row = 0; row < job.m; row += maxGemmRows)
+    kernel.gemm(part, row, std::min(job.m, row + maxGemmRows), 0, panel1 - panel0);
 }
 
 int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n) {

@@ -138,6 +138,10 @@ json trainingJson(const Manifest &manifest) {
           {"last_token", training.lastToken}};
 }
 
+const char *useOf(const Parameter &parameter) {
+  return parameter.matmulRhs ? "matmul_rhs" : parameter.isExperts ? "experts" : "dense";
+}
+
 } // namespace
 
 std::string defaultText(const Port &port, const Manifest &manifest) {
@@ -254,7 +258,7 @@ std::string describeJson(const Manifest &manifest) {
           manifest.stageOf(rank) == parameter.stage ? localBytes(parameter, manifest, rank) : 0);
     result["parameters"].push_back({{"name", parameter.name},
                                     {"stage", parameter.stage},
-                                    {"use", parameter.matmulRhs ? "matmul_rhs" : "dense"},
+                                    {"use", useOf(parameter)},
                                     {"bytes", bytes}});
     int owner = parameter.transposeOf >= 0 ? parameter.transposeOf : parameter.sameAs;
     if (owner >= 0)

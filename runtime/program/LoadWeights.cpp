@@ -265,10 +265,15 @@ void load(tpc_context &ctx, const Parameter &parameter, tpc_dtype stored, const 
     std::byte *data = loaded.add(device, bytes);
     int64_t rowBytes = bytes / std::max<int64_t>(numRows, 1);
     int64_t step = std::max<int64_t>(device.writeBytes() / std::max<int64_t>(rowBytes, 1), 1);
+    if (parameter.isExperts) // each expert is packed while it is in the cache
+      step = 1;
     for (int64_t row = 0; bytes > 0 && row < numRows; row += std::min(step, numRows - row)) {
       int64_t end = row + std::min(step, numRows - row);
       gather.copy(row, end, device.beginWrite(data + row * rowBytes, (end - row) * rowBytes));
       device.endWrite();
+      if (parameter.isExperts &&
+          device.packExperts(data + row * rowBytes, end - row, shape[1], shape[2], stored))
+        ctx.data.packedExperts.insert(data);
     }
     ctx.data.parameters[index] = data;
     return;
@@ -406,6 +411,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
   auto loaded = std::make_unique<LoadedWeights>();
   ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
   ctx.data.matrices.assign(manifest.parameters.size(), nullptr);
+  ctx.data.packedExperts.clear();
   std::unique_ptr<WeightLoader> loader = ctx.device->makeWeightLoader();
   // Dry-run devices only check that matrices have the type of the matmul.
   auto typeOf = [&](const Parameter &parameter) {

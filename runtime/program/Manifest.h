@@ -86,6 +86,9 @@ struct Parameter {
                                              ///< major to minor
   Shape sourceShape;
   bool matmulRhs = false;
+  /// Matrices of experts that only tpc_experts reads, so that the device may reorder them
+  /// (Device::packExperts).
+  bool isExperts = false;
   /// For a matmul_rhs in a fused matmul: the earlier parameter of the stage whose packed columns
   /// precede its own; or -1. For a bias of such a matmul: the bias that precedes it.
   int beside = -1;

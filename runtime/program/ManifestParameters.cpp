@@ -105,13 +105,16 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
     parameter.sourceShape.push_back(size.integerIn(0, INT64_MAX / 8));
   });
   std::string use = node.textOr("use", "dense"), init = node.textOr("init", "normal");
-  if (use != "dense" && use != "matmul_rhs")
+  if (use != "dense" && use != "matmul_rhs" && use != "experts")
     refuse(node.where, "unknown use '" + use + "'");
   parameter.matmulRhs = use == "matmul_rhs";
+  parameter.isExperts = use == "experts";
   bool isMultiplied =
       parameter.dtype == TPC_F32 || parameter.dtype == TPC_F16 || parameter.dtype == TPC_BF16;
   if (parameter.matmulRhs && (parameter.dims.size() != 2 || !isMultiplied))
     refuse(node.where, "a matmul_rhs must have two dimensions, and be f32, f16 or bf16");
+  if (parameter.isExperts && (parameter.dims.size() != 3 || !isMultiplied))
+    refuse(node.where, "matrices of experts must have three dimensions, and be f32, f16 or bf16");
   if (node.has("beside")) {
     auto count = static_cast<int64_t>(manifest.parameters.size());
     parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));
@@ -130,6 +133,8 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   if (parameter.file < 0 && (parameter.init != Parameter::Init::Zeros || parameter.matmulRhs))
     refuse(node.where, "a parameter without a file must be dense, and zeros");
   parameter.isUpdated = node.has("updated") && node["updated"].flag();
+  if (parameter.isExperts && (parameter.isUpdated || parameter.file < 0))
+    refuse(node.where, "matrices of experts must have a file, and not be updated");
   checkView(node, parameter);
   return parameter;
 }
@@ -157,8 +162,10 @@ void findShared(std::vector<Parameter> &parameters) {
           continue;
         if (other < index && parameter.sameAs < 0 && candidate.dtype == parameter.dtype &&
             candidate.matmulRhs == parameter.matmulRhs && candidate.dims == parameter.dims &&
-            !candidate.isShared())
+            !candidate.isShared()) {
           parameter.sameAs = other;
+          parameters[other].isExperts &= parameter.isExperts; // else other ops read it too
+        }
         if (parameter.transposeOf < 0 && parameter.matmulRhs && !candidate.matmulRhs &&
             isTable(candidate, parameter) && candidate.dims.size() == 2 && candidate.sameAs < 0 &&
             candidate.dims[0] == parameter.dims[1] && candidate.dims[1] == parameter.dims[0])

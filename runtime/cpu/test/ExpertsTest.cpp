@@ -1,6 +1,7 @@
 //===- ExpertsTest.cpp - Mixtures of experts against sums in double -------===//
 
 #include "Tables.h"
+#include "core/Context.h"
 #include "core/DType.h"
 #include "core/Half.h"
 #include "core/World.h"
@@ -9,6 +10,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <optional>
+#include <utility>
 
 using namespace tpc::rt;
 
@@ -159,6 +162,95 @@ void readHalves(Call &call, const Halves &halves, int32_t dtype) {
   call.args.dtype = dtype;
 }
 
+/// Packed copies of the matrices of a call, which then reads them.
+class PackedMatrices {
+public:
+  PackedMatrices(tpc_context &ctx, Call &call) : ctx(ctx) {
+    tpc_experts_args &a = call.args;
+    a.up = pack(copies[0], a.up, a.experts, a.inner, a.hidden, a.dtype);
+    a.gate = a.gate ? pack(copies[1], a.gate, a.experts, a.inner, a.hidden, a.dtype) : nullptr;
+    a.down = pack(copies[2], a.down, a.experts, a.outputs, a.inner, a.dtype);
+  }
+  PackedMatrices(const PackedMatrices &) = delete;
+  PackedMatrices &operator=(const PackedMatrices &) = delete;
+  ~PackedMatrices() { ctx.data.packedExperts.clear(); }
+
+private:
+  const void *pack(std::vector<std::byte> &copy, const void *from, int64_t experts, int64_t n,
+                   int64_t k, int32_t dtype) {
+    auto *bytes = static_cast<const std::byte *>(from);
+    copy.assign(bytes, bytes + experts * n * k * sizeOf(dtype));
+    if (copy.empty())
+      return from;
+    EXPECT_TRUE(ctx.device->packExperts(copy.data(), experts, n, k, dtype));
+    ctx.data.packedExperts.insert(copy.data());
+    return copy.data();
+  }
+
+  tpc_context &ctx;
+  std::vector<std::byte> copies[3];
+};
+
+/// Packed matrices have the bits of dense ones: for all kernels, sizes that are no multiples of a
+/// panel, odd and single steps of k, one of the matrices dense, and 16 bits.
+TEST(Experts, PackedMatricesHaveTheBitsOfDenseOnes) {
+  const KernelTable &before = kernels();
+  for (const KernelTable *table : allTables())
+    for (int threads : {1, 3})
+      for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
+        for (const Shape &s : {Shape{5, 7, 4, 0, 4, 70, 65},
+                               {1, 16, 8, 3, 2, 33, 17},
+                               {3, 1, 4, 1, 3, 64, 1},
+                               {40, 8, 3, 1, 1, 1, 64},
+                               {70, 6, 2, 0, 2, 100, 40},
+                               {2, 0, 4, 1, 2, 33, 40}}) {
+          chooseKernels(*table);
+          OneRank rank(threads);
+          Call call(s, s.tokens % 2, true);
+          Halves halves;
+          if (dtype != TPC_F32) {
+            halves = roundMatrices(call, dtype);
+            readHalves(call, halves, dtype);
+          }
+          tpc_experts(rank.ctx(), &call.args);
+          call.check();
+          std::vector<float> dense = std::exchange(call.out, numbers(s.tokens * s.outputs));
+          call.args.out = call.out.data();
+          const void *down = call.args.down;
+          PackedMatrices packed(*rank.ctx(), call);
+          tpc_experts(rank.ctx(), &call.args);
+          EXPECT_EQ(call.out, dense) << table->name << ", " << threads << ", " << dtype;
+          call.args.down = down; // a weight that another op reads too
+          tpc_experts(rank.ctx(), &call.args);
+          EXPECT_EQ(call.out, dense) << table->name << ", " << threads << ", " << dtype;
+        }
+  chooseKernels(before);
+}
+
+/// A token has the same bits alone and in a batch.
+TEST(Experts, BitsOfTokensAreIndependentOfTheBatch) {
+  const Shape s{300, 20, 4, 0, 4, 70, 40};
+  for (bool isPacked : {false, true}) {
+    OneRank rank(3);
+    Call call(s, true, true);
+    std::optional<PackedMatrices> packed;
+    if (isPacked)
+      packed.emplace(*rank.ctx(), call);
+    tpc_experts(rank.ctx(), &call.args);
+    call.check();
+    std::vector<float> batch = call.out;
+    call.args.tokens = 1;
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      tpc_experts(rank.ctx(), &call.args);
+      ASSERT_TRUE(
+          std::equal(call.out.data(), call.out.data() + s.outputs, batch.data() + t * s.outputs))
+          << t;
+      call.args.x += s.hidden;
+      call.args.routing += s.all;
+    }
+  }
+}
+
 int64_t bytesRead = 0; // of matrices, by countingKernels
 const KernelTable *countedKernels = nullptr;
 
@@ -178,7 +270,12 @@ TEST(Experts, DecodeReadsTheMatricesOfSelectedExperts) {
     bytesRead += std::min<int64_t>(n - column0, countedKernels->panelWidth) * k * sizeOf(dtype);
     countedKernels->packTransposed(rows, dtype, k, n, column0, panel);
   };
-  const Shape shape{1, 64, 8, 0, 8, 224, 64};
+  counting.gemm = [](const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0,
+                     int64_t panel1) {
+    bytesRead += (panel1 - panel0) * countedKernels->panelWidth * job.k * sizeOf(job.weights);
+    countedKernels->gemm(job, row0, row1, panel0, panel1);
+  };
+  const Shape shape{1, 64, 8, 0, 8, 224, 70};
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {
     Call call(shape, true, false);
     Halves halves;
@@ -188,12 +285,18 @@ TEST(Experts, DecodeReadsTheMatricesOfSelectedExperts) {
     }
     for (int64_t e = 0; e < shape.all; ++e)
       call.routing[e] = e == 2 || e == 7 ? 0.5f : 0;
-    bytesRead = 0;
-    chooseKernels(counting);
-    tpc_experts(rank.ctx(), &call.args);
-    chooseKernels(before);
-    call.check();
-    EXPECT_EQ(bytesRead, 2 * 3 * shape.inner * shape.hidden * sizeOf(dtype));
+    auto count = [&] {
+      bytesRead = 0;
+      chooseKernels(counting);
+      tpc_experts(rank.ctx(), &call.args);
+      chooseKernels(before);
+      call.check();
+      return bytesRead;
+    };
+    int64_t bytes = 2 * shape.inner * (2 * shape.hidden + shape.outputs) * sizeOf(dtype);
+    EXPECT_EQ(count(), bytes);
+    PackedMatrices packed(*rank.ctx(), call);
+    EXPECT_EQ(count(), bytes);
   }
 }
 
