@@ -23,6 +23,13 @@ json good() {
                     "source_shape": [4, 30], "use": "matmul_rhs", "init": "normal"}]})");
 }
 
+/// Fields of matrices of experts [4, 10, 3], of which the second dimension is split over tp.
+json expertMatrices() {
+  return json::parse(R"({"dims": [[{"size": 4, "stride": 30}],
+      [{"size": 10, "stride": 3, "axes": ["tp"]}], [{"size": 3, "stride": 1}]],
+      "source_shape": [4, 10, 3], "use": "experts"})");
+}
+
 std::string refusal(const json &value) {
   try {
     parseManifest(value.dump().c_str());
@@ -90,6 +97,17 @@ TEST(Manifest, RejectsDamage) {
   expect("/parameters/0/use", "sparse", "unknown use 'sparse'");
   expect("/parameters/0/init", "uniform", "unknown init 'uniform'");
   expect("/parameters/0/dims/2", json::array(), "a matmul_rhs must have two dimensions");
+  json experts = good();
+  experts["parameters"][0].update({{"use", "experts"}});
+  EXPECT_NE(refusal(experts).find("matrices of experts must have three dimensions"),
+            std::string::npos)
+      << refusal(experts);
+  experts["parameters"][0].update(expertMatrices());
+  EXPECT_EQ(refusal(experts), "no error");
+  experts["parameters"][0]["updated"] = true;
+  EXPECT_NE(refusal(experts).find("matrices of experts must have a file, and not be updated"),
+            std::string::npos)
+      << refusal(experts);
   json integers = good();
   integers["parameters"][0].update({{"dtype", "i32"}, {"source_dtype", "f32"}, {"use", "dense"}});
   EXPECT_NE(refusal(integers).find("manifest.parameters[0]: weights can be converted only to f32"),
@@ -158,6 +176,19 @@ TEST(Manifest, StoresATiedHeadOnce) {
   EXPECT_EQ(weightBytesOf(halves, 6).sharded, 4 * 12 * 2);
   EXPECT_EQ(weightBytesOf(halves, 6).replicated, 4 * 30 * 2);
   EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
+}
+
+TEST(Manifest, ExpertsThatAnotherOpReadsAreDense) {
+  json text = good();
+  text["parameters"][0].update(expertMatrices());
+  text["parameters"].push_back(text["parameters"][0]);
+  Manifest manifest = parseManifest(text.dump().c_str());
+  EXPECT_EQ(manifest.parameters[1].sameAs, 0);
+  EXPECT_TRUE(manifest.parameters[0].isExperts);
+  text["parameters"][1]["use"] = "dense";
+  manifest = parseManifest(text.dump().c_str());
+  EXPECT_EQ(manifest.parameters[1].sameAs, 0);
+  EXPECT_FALSE(manifest.parameters[0].isExperts);
 }
 
 TEST(Manifest, BesideRefersToAnEarlierParameter) {

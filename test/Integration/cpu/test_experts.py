@@ -193,6 +193,76 @@ def test_experts_in_16_bits(tpcc, tmp_path, kind, grid, spec):
     assert difference(found[1], found[0]).relative < (1e-3 if kind == "f16" else 6e-3)
 
 
+WIDE = dict(hidden=72, inner=102)  # several panels of all kernels, and rows that fill none
+
+
+@pytest.mark.parametrize("kernels", ["", "generic"])
+@pytest.mark.parametrize(
+    "grid, spec",
+    [
+        ("tp1", Experts(**WIDE, **OSS)),
+        ("ep2", Experts(**WIDE, experts=5, form="mixtral")),
+        ("tp3", Experts(**WIDE, bias=True)),
+        ("tp2,ep2", Experts(**WIDE, **OSS)),
+        ("tp2,ep4,etp1", Experts(**WIDE, experts=3, selected=3, form="gpt_oss", bias=True)),
+    ],
+)
+def test_packed_experts(tpcc, tmp_path, grid, spec, kernels):
+    """Ranks pack the matrices of their experts without padding. A token has the bits that it has
+    in a batch.
+    """
+    path, tokens = tmp_path / "experts.onnx", 13
+    feed, name, _ = run_single(tpcc, path, spec, grid, tokens)
+    program = tpcc.compile(path, grid)
+    env = {"TPC_CPU": kernels}
+    run = lambda inputs: program.run(inputs, [name], env=env)[name]
+    found = run(feed)
+    wanted = Session(path, optimize=False).run({k: v.copy() for k, v in feed.items()})[name]
+    assert difference(found, wanted).relative < 2e-5
+    for token in range(0, tokens, 4):
+        alone = run({key: value[token : token + 1] for key, value in feed.items()})
+        assert np.array_equal(alone[0], found[token])
+    bytes_of = [p["bytes"] for p in program.describe()["parameters"] if p["use"] == "experts"]
+    assert len(bytes_of) == (3 if spec.fused or spec.form != "microsoft" else 2)
+    for sizes in bytes_of:
+        assert sum(sizes) == 4 * spec.experts * spec.inner * spec.hidden
+
+
+def test_experts_of_shared_weights(tpcc, tmp_path):
+    """Two layers with the same experts store them once. A weight that another op reads too is not
+    packed.
+    """
+    spec = Experts(**WIDE, bias=True)
+    model = single(spec)
+    first = next(node for node in model.graph.node if node.op_type == "MoE")
+    second = onnx.NodeProto()
+    second.CopyFrom(first)
+    second.name, second.input[0], second.output[0] = "second", first.output[0], "twice"
+    result = model.graph.output[0]
+    model.graph.node.append(second)
+    for scaled in (False, True):
+        if scaled:
+            helper = onnx.helper.make_node
+            model.graph.node.append(helper("Exp", [first.input[2]], ["exp"]))
+            model.graph.node.append(helper("ReduceMax", ["exp"], ["largest"], keepdims=0))
+            model.graph.node.append(helper("Mul", ["twice", "largest"], ["scaled"]))
+        result.name = model.graph.node[-1].output[0]
+        path = tmp_path / f"{result.name}.onnx"
+        onnx.save(model, path)
+        random = np.random.default_rng(5)
+        feed = {
+            "x": random.standard_normal((9, spec.hidden)).astype(np.float32),
+            "logits": random.standard_normal((9, spec.experts)).astype(np.float32),
+        }
+        program = tpcc.compile(path, "ep2")
+        wanted = Session(path, optimize=False).run({k: v.copy() for k, v in feed.items()})
+        found = program.run(feed, [result.name])[result.name]
+        assert difference(found, wanted[result.name]).relative < 2e-5
+        uses = [(p["name"], p["use"]) for p in program.describe()["parameters"]]
+        assert (first.input[2], "dense" if scaled else "experts") in uses
+        assert uses.count((first.input[4], "experts")) == 1
+
+
 def test_work_is_that_of_selected_experts(tpcc, tmp_path):
     """A weight of infinities has no effect if no token selects its expert."""
     spec = Experts(layers=1, form="mixtral", router_bias=(90, 80, 0, 0))
