@@ -109,7 +109,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"parameters[].dims[][].of[].size", "the `tpc_buffer.entry`", BUFFERS},
     {"parameters[].dims[][].of[].stride", "the `tpc_buffer.entry`", BUFFERS},
     {"parameters[].source_shape[]", "type of the `tpc.weight`", FACTS},
-    {"parameters[].use", "the `tpc_buffer.entry`", BUFFERS},
+    {"parameters[].use", "the `tpc_buffer.entry` and its readers", BUFFERS},
     {"parameters[].init", "norms of the program", EQUIVALENCE "; " LOWERED " on lowered text"},
     {"parameters[].updated", "`tpc.update`", BUFFERS},
     {"parameters[].beside", "the `tpc_buffer.product`", BUFFERS},
