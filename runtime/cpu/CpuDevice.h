@@ -102,7 +102,7 @@ public:
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override;
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                       int32_t dtype) override;
-  /// Of each matrix [n, k], as many rows as fill panels become panels (GemmJob) at the same offset,
+  /// Transposes as many rows of each matrix [n, k] as fill panels (GemmJob), at the same offset and
   /// without padding. The other rows remain dense.
   bool packExperts(void *matrices, int64_t experts, int64_t n, int64_t k, int32_t dtype) override;
 
