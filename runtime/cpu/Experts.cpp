@@ -2,7 +2,7 @@
 //
 // The rows of an expert's tokens are gathered without padding. Experts are computed together, in
 // groups of bounded size: one parallel region computes the inner elements of all experts of a
-// group, a second one their results, which are added in ascending order of experts. So only
+// group, a second one their results, which are then added in ascending order of experts. So only
 // selected experts cost time, and memory is bounded. Weights of 16 bits are widened as they are
 // read.
 //
@@ -127,20 +127,29 @@ public:
     forEachTask(ctx, threadsFor(ctx, rows, a.hidden, 16), rows, [&](int64_t row, int) {
       std::memcpy(x + row * a.hidden, a.x + tokens[row] * a.hidden, a.hidden * sizeof(float));
     });
-    auto count = static_cast<int64_t>(experts.size());
-    PanelTasks inner(kernel, a.inner, count, threads);
-    forEachTask(ctx, threads, count * inner.blocks, [&](int64_t task, int worker) {
-      int64_t panel = task % inner.blocks * inner.step;
-      computeInner(experts[task / inner.blocks], panel, std::min(inner.panels, panel + inner.step),
-                   panels + worker * panelFloats);
-    });
-    threads = threadsFor(ctx, rows, a.inner, a.outputs);
-    PanelTasks outputs(kernel, a.outputs, 1, threads);
-    forEachTask(ctx, threads, outputs.blocks, [&](int64_t task, int worker) {
-      int64_t panel = task * outputs.step;
-      for (const ExpertRows &e : experts)
-        addOutputs(e, panel, std::min(outputs.panels, panel + outputs.step),
-                   panels + worker * panelFloats);
+    // Each task computes columns of one expert.
+    auto inColumns = [&](int64_t n, int maxThreads, auto compute) {
+      auto count = static_cast<int64_t>(experts.size());
+      PanelTasks tasks(kernel, n, count, maxThreads);
+      forEachTask(ctx, maxThreads, count * tasks.blocks, [&](int64_t task, int worker) {
+        int64_t panel = task % tasks.blocks * tasks.step;
+        compute(experts[task / tasks.blocks], panel, std::min(tasks.panels, panel + tasks.step),
+                panels + worker * panelFloats);
+      });
+    };
+    inColumns(a.inner, threads,
+              [&](const ExpertRows &e, int64_t panel0, int64_t panel1, float *panelMemory) {
+                computeInner(e, panel0, panel1, panelMemory);
+              });
+    inColumns(a.outputs, threadsFor(ctx, rows, a.inner, a.outputs),
+              [&](const ExpertRows &e, int64_t panel0, int64_t panel1, float *panelMemory) {
+                GemmJob job = makeJob(h + e.begin * a.inner, down, nullptr, y + e.begin * a.outputs,
+                                      e.end - e.begin, TPC_EPILOGUE_NONE);
+                multiply(down, e.expert, job, panel0, panel1, panelMemory);
+              });
+    threads = threadsFor(ctx, rows, a.outputs, 4);
+    forEachTask(ctx, threads, threads, [&](int64_t task, int) {
+      addResults(a.outputs * task / threads, a.outputs * (task + 1) / threads);
     });
     experts.clear();
     tokens.clear();
@@ -211,21 +220,15 @@ private:
       });
   }
 
-  /// Adds columns of an expert's results to `out`.
-  void addOutputs(const ExpertRows &e, int64_t panel0, int64_t panel1, float *panelMemory) const {
-    int64_t rows = e.end - e.begin;
-    float *results = y + e.begin * a.outputs;
-    GemmJob job = makeJob(h + e.begin * a.inner, down, nullptr, results, rows, TPC_EPILOGUE_NONE);
-    multiply(down, e.expert, job, panel0, panel1, panelMemory);
-    int64_t column = panel0 * kernel.panelWidth;
-    int64_t end = std::min(a.outputs, panel1 * kernel.panelWidth);
-    for (int64_t row = 0; row < rows; ++row) {
-      int64_t token = tokens[e.begin + row];
-      float weight = a.routing[token * a.all + a.first + e.expert];
-      float *out = a.out + token * a.outputs;
-      for (int64_t o = column; o < end; ++o)
-        out[o] += weight * results[row * a.outputs + o];
-    }
+  /// Adds columns [begin, end) of the results to `out`, in ascending order of experts.
+  void addResults(int64_t begin, int64_t end) const {
+    for (const ExpertRows &e : experts)
+      for (int64_t row = e.begin; row < e.end; ++row) {
+        float weight = a.routing[tokens[row] * a.all + a.first + e.expert];
+        float *out = a.out + tokens[row] * a.outputs;
+        for (int64_t o = begin; o < end; ++o)
+          out[o] += weight * y[row * a.outputs + o];
+      }
   }
 
   tpc_context &ctx;
