@@ -297,6 +297,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (getCache(attrs))
       return success();
+    if (p.isUpdatedInPlace(op.getValue()))
+      return success();
     if (std::optional<Update> update = Update::get(attrs)) {
       Parameter parameter{update->weight.getAttr(), update->view, op.getValue().getType()};
       Value from = p.getBuffer(op.getValue());

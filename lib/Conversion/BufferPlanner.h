@@ -106,6 +106,8 @@ public:
   /// matmul are computed there; else null.
   AllReduceStartOp getChunkedStart(MatmulOp matmul) const;
   DenseMap<Value, SmallVector<Value>> tokens; // of asynchronous collectives, by result
+  /// Returns whether a value is computed in the memory of the parameter that it updates.
+  bool isUpdatedInPlace(Value value) const { return inPlace.contains(value); }
 
 private:
   struct Slot {
@@ -121,6 +123,16 @@ private:
   LogicalResult planEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &event,
                           function_ref<std::optional<SymExpr>(Value)> getOffset, Value messages);
   void findSlots(Block &block, ArrayRef<Operation *> ops, ValueRange results);
+  /// Gives the results of kernels that update a parameter the parameter's memory, if no op reads
+  /// the parameter later.
+  void updateInPlace(Block &block, ArrayRef<Operation *> ops,
+                     const DenseMap<Operation *, int64_t> &position);
+  /// Returns the parameter that the value of an output replaces, if the kernel that computes the
+  /// value may overwrite it; else null.
+  ParameterOp getOverwritten(OutputOp output) const;
+  /// Returns whether all reads of a value and its aliases precede `call`, or are by `call`.
+  bool isReadBefore(Value value, func::CallOp call,
+                    const DenseMap<Operation *, int64_t> &position) const;
   /// `released`: position of the last op that reads the memory of `reusable` for this value.
   void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t released,
                   int64_t end);
@@ -154,6 +166,7 @@ private:
   DenseMap<Operation *, const ProductFusion *> fusionOf;
   DenseMap<Value, Value> wholes; // buffers of merged results, by the group's first result
   SmallVector<std::pair<Value, Value>> copies; // at the block's end: (destination, value)
+  DenseSet<Value> inPlace;                     // values that are in a parameter's memory
 };
 
 /// Returns the type without `axis` in dimension `dim`. The axis must be the last one that splits a

@@ -39,6 +39,8 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
       position[&op] = position[fusion->getFirst()];
   }
 
+  updateInPlace(block, ops, position);
+
   // Results are in the caller's buffers, which are live during the entire function.
   SmallVector<Value> operands;
   if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)

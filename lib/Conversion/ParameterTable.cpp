@@ -19,7 +19,7 @@ ParameterTable::ParameterTable(ModuleOp module) {
     for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>())
       areUpdated |= Update::get(output).has_value();
   findStages(module);
-  findParameterArguments();
+  findParameterArguments(module);
   findNeeds();
   findImplicitParameters();
 }
@@ -64,7 +64,7 @@ void ParameterTable::findStages(ModuleOp module) {
   std::reverse(functions.begin(), functions.end());
 }
 
-void ParameterTable::findParameterArguments() {
+void ParameterTable::findParameterArguments(ModuleOp module) {
   auto isParameter = [&](Value v) { return v.getDefiningOp<ParameterOp>() || needs.count(v); };
   for (func::FuncOp function : functions) {
     if (function.isExternal() || function->hasAttr(kKernelAttr))
@@ -77,12 +77,8 @@ void ParameterTable::findParameterArguments() {
         needs[arg] = {};
     function.walk([&](ParameterOp op) { needs[op.getResult()] = {}; });
   }
-  // Parameters in the pipeline itself.
-  for (auto &[function, list] : calls)
-    for (func::CallOp call : list)
-      for (Value v : call.getOperands())
-        if (v.getDefiningOp<ParameterOp>())
-          needs[v];
+  for (PipelineOp pipeline : module.getOps<PipelineOp>())
+    pipeline.walk([&](ParameterOp op) { needs[op.getResult()]; });
 }
 
 void ParameterTable::findNeeds() {

@@ -66,7 +66,7 @@ public:
 
 private:
   void findStages(ModuleOp module);
-  void findParameterArguments();
+  void findParameterArguments(ModuleOp module);
   void findNeeds();
   void findImplicitParameters();
 

@@ -170,6 +170,7 @@ void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
 
 void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createRecordSchedule()); // requires the staged program
+  pm.addPass(createInlineUpdates());
   pm.addPass(createWidenMatmuls());
   pm.addPass(createFuseDequantize());
   pm.addPass(createFuseEpilogues());

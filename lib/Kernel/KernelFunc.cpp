@@ -49,8 +49,8 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
   StringAttr name;
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<Attribute> sizes, strides;
-  SmallVector<int64_t> dims;
-  bool hasStrides = false;
+  SmallVector<int64_t> dims, over; // `over`: one number for each operand and result
+  bool hasStrides = false, hasOver = false;
   auto parseOne = [&]() -> ParseResult {
     ArrayAttr shape;
     if (parser.parseArgument(arguments.emplace_back(), /*allowType=*/true) ||
@@ -67,6 +67,20 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
     }
     dims.push_back(rows);
     strides.push_back(stride);
+    over.push_back(-1);
+    if (failed(parser.parseOptionalKeyword("over")))
+      return success();
+    hasOver = true;
+    OpAsmParser::UnresolvedOperand operand;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseOperand(operand))
+      return failure();
+    auto named = llvm::find_if(arguments, [&](const OpAsmParser::Argument &argument) {
+      return argument.ssaName.name == operand.name && argument.ssaName.number == operand.number;
+    });
+    if (named == arguments.end())
+      return parser.emitError(loc) << "'" << operand.name << "' is no operand of the kernel";
+    over.back() = named - arguments.begin();
     return success();
   };
   if (parser.parseSymbolName(name, "sym_name", state.attributes) ||
@@ -84,6 +98,8 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
     state.addAttribute("row_dims", b.getDenseI64ArrayAttr(dims));
     state.addAttribute("row_strides", b.getArrayAttr(strides));
   }
+  if (hasOver)
+    state.addAttribute("over", b.getDenseI64ArrayAttr(ArrayRef(over).drop_front(operands)));
   return parser.parseRegion(*state.addRegion(), arguments);
 }
 
@@ -100,6 +116,11 @@ void FuncOp::print(OpAsmPrinter &printer) {
         printer << " rows " << rows->dims << " stride ";
         printSymExpr(printer, SymExprAttr::get(getContext(), rows->stride));
       }
+      unsigned operands = getOperandMemory().size(), number = arg.getArgNumber();
+      if (auto operand = number < operands ? std::nullopt : getOverwritten(number - operands)) {
+        printer << " over ";
+        printer.printOperand(getBody().getArgument(*operand));
+      }
     });
     printer << ')';
   };
@@ -107,7 +128,7 @@ void FuncOp::print(OpAsmPrinter &printer) {
   printer << " -> ";
   printList(getResultMemory());
   printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {"sym_name", "sizes", "num_results", "row_dims", "row_strides"});
+      (*this)->getAttrs(), {"sym_name", "sizes", "num_results", "row_dims", "row_strides", "over"});
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -123,6 +144,24 @@ std::optional<FuncOp::RowStride> FuncOp::getRowStride(Value memory) {
     return std::nullopt;
   return RowStride{unsigned((*getRowDims())[number]),
                    cast<SymExprAttr>((*getRowStrides())[number]).getExpr()};
+}
+
+std::optional<unsigned> FuncOp::getOverwritten(unsigned result) {
+  if (!getOver() || (*getOver())[result] < 0)
+    return std::nullopt;
+  return (*getOver())[result];
+}
+
+bool FuncOp::isOverwritten(Value operand) {
+  return getOver() && llvm::is_contained(*getOver(), cast<BlockArgument>(operand).getArgNumber());
+}
+
+void FuncOp::setOverwritten(unsigned result, unsigned operand) {
+  SmallVector<int64_t> over(getNumResults(), -1);
+  if (getOver())
+    over.assign(getOver()->begin(), getOver()->end());
+  over[result] = operand;
+  setOver(over);
 }
 
 void FuncOp::setRowStride(unsigned argument, std::optional<RowStride> rows) {
@@ -188,6 +227,32 @@ SmallVector<SymExpr> FuncOp::getExtents() {
 // Verifier
 //===----------------------------------------------------------------------===//
 
+/// Checks the form of the marks `over`; RowVerifier checks the loads.
+static LogicalResult verifyOver(FuncOp function) {
+  if (!function.getOver())
+    return success();
+  ArrayRef<int64_t> over = *function.getOver();
+  if (over.size() != function.getNumResults())
+    return function.emitOpError() << "has " << function.getNumResults() << " results, but 'over' "
+                                  << "lists " << over.size();
+  for (auto [result, operand] : llvm::enumerate(over)) {
+    if (operand == -1)
+      continue;
+    if (operand < -1 || operand >= int64_t(function.getOperandMemory().size()))
+      return function.emitOpError()
+             << "result " << result << " is over operand " << operand << ", which does not exist";
+    BlockArgument from = function.getOperandMemory()[operand],
+                  to = function.getResultMemory()[result];
+    if (from.getType() != to.getType() || function.getSizesOf(from) != function.getSizesOf(to) ||
+        function.getRowStride(from))
+      return function.emitOpError() << "result " << result << " is over operand " << operand
+                                    << ", which has another type, other sizes or a row stride";
+    if (llvm::count(over, operand) > 1)
+      return function.emitOpError() << "has two results over operand " << operand;
+  }
+  return success();
+}
+
 LogicalResult FuncOp::verify() {
   Block &body = getBody().front();
   if (body.getNumArguments() != getSizes().size() || getNumResults() < 1 ||
@@ -218,6 +283,8 @@ LogicalResult FuncOp::verify() {
                              << getSizesOf(arg).size() << " dimensions, but 'rows' is "
                              << (*getRowDims())[arg.getArgNumber()];
     }
+  if (failed(verifyOver(*this)))
+    return failure();
   if (body.empty() || !isa<RowsOp>(body.back()))
     return emitOpError() << "must end with its tpc_kernel.rows";
   for (Operation &op : llvm::drop_end(body))
@@ -241,6 +308,11 @@ public:
         results(function.getResultMemory().begin(), function.getResultMemory().end()) {}
 
   LogicalResult run() {
+    auto function = cast<FuncOp>(rows->getParentOp());
+    for (auto [i, result] : llvm::enumerate(function.getResultMemory()))
+      if (auto operand = function.getOverwritten(i);
+          operand && failed(checkOverwrite(function.getBody().getArgument(*operand), result)))
+        return failure();
     for (Operation &op : rows.getBody().front()) {
       if (isa<BarrierOp>(op)) {
         visible.insert(stored.begin(), stored.end());
@@ -266,6 +338,31 @@ private:
     auto rowIndices = rows.getIndices();
     return indices.size() >= rowIndices.size() &&
            llvm::equal(indices.take_front(rowIndices.size()), rowIndices);
+  }
+
+  /// Checks that the rows load an element of `operand` only before they store the same element of
+  /// `result`, which may have the same memory, and in the same iteration.
+  LogicalResult checkOverwrite(Value operand, Value result) {
+    memref::StoreOp store;
+    for (Operation *user : result.getUsers())
+      if (auto found = dyn_cast<memref::StoreOp>(user))
+        store = found;
+    auto elements = store ? dyn_cast<ElementsOp>(store->getParentOp()) : ElementsOp();
+    SmallVector<Value> iteration(rows.getIndices());
+    if (elements)
+      llvm::append_range(iteration, elements.getIndices());
+    if (!elements || !llvm::equal(store.getIndices(), iteration))
+      return rows.emitOpError() << "must store each element of result " << getResultNumber(result)
+                                << " in the iteration of its index, because the result may have "
+                                   "the memory of an operand";
+    for (Operation *load : operand.getUsers()) {
+      Operation *inElements = elements.getBody().front().findAncestorOpInBlock(*load);
+      if (!isa<memref::LoadOp>(load) || !inElements || !inElements->isBeforeInBlock(store) ||
+          !llvm::equal(cast<memref::LoadOp>(load).getIndices(), iteration))
+        return load->emitOpError() << "reads memory that result " << getResultNumber(result)
+                                   << " may have, but not the same element before its store";
+    }
+    return success();
   }
 
   LogicalResult visit(Operation *op) {

@@ -126,6 +126,26 @@ def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def InlineUpdates : Pass<"tpc-inline-updates", "::mlir::ModuleOp"> {
+  let summary = "Inline the functions that compute gradients and updates into their stage";
+  let description = [{
+    In a training step, a stage calls a function that computes terms of sums over micro-batches, and
+    one that computes new elements of parameters. Both are inlined, so that the plan of memory knows
+    in which order parameters are read and updated, and when a gradient is no longer used:
+
+        tpc.micro_batches of <4{mb}> {               tpc.micro_batches of <4{mb}> {
+          %0:2 = call @stage_0(%ids)                   %0 = call @layer_backward(%ids)
+          tpc.accumulate 0, %0#0               ->      tpc.accumulate 0, %0
+          tpc.accumulate 1, %0#1                       %1 = tpc.reduce %2 sum
+        }                                              tpc.accumulate 1, %1
+                                                     }
+
+    Functions with other calls are kept. A `tpc.accumulate` is moved to the definition of its
+    operand, because the order of additions to different sums has no effect.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
   let summary = "Outline groups of ops without a library call as kernel functions";
   let description = [{

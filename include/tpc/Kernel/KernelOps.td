@@ -78,8 +78,9 @@ def TpcKernel_FuncOp
     Operands are read, results are written. Both are memory, `memref<?x…>` with one dimension for
     each size. An operand may be columns of a larger buffer: in `%x: memref<?x?x?xf32> of
     [n, 12, 64] rows 1 stride "3*_768"` the first dimension counts rows, which are `3*_768` elements
-    apart; the elements of a row are dense. No result aliases an operand or another result. The body
-    has sizes and constants, then one `tpc_kernel.rows`. A conditional store may write a slice of a
+    apart; the elements of a row are dense. No result aliases another result, or an operand unless it
+    is marked: a launch may pass the memory of `%w` for `%y: memref<?x?xf32> of [768, 64] over %w`.
+    The body has sizes and constants, then one `tpc_kernel.rows`. A conditional store may write a slice of a
     result; the other elements stay unchanged. The slice may be in another row of the result if no
     two rows store to the same element. For example, this kernel appends new keys to a cache:
 
@@ -106,12 +107,16 @@ def TpcKernel_FuncOp
     * a store to another row, unless it is conditional and each of its row indices is the current
       row's index plus a term that is equal for all rows with the same preceding indices;
     * a load from a result before the store, from another row, or without a `tpc_kernel.barrier`
-      after the store; a load from a result of which rows store only a slice.
+      after the store; a load from a result of which rows store only a slice;
+    * a result `over` an operand of another type, with other sizes or with a stride, or of which
+      another result is over the same operand; a load from that operand of another element than the
+      one that is stored, or not before the store in the same `tpc_kernel.elements`.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypedArrayAttrBase<Tpc_SymExprs, "lists of sizes">:$sizes,
                        I64Attr:$num_results, OptionalAttr<DenseI64ArrayAttr>:$row_dims,
-                       OptionalAttr<Tpc_SymExprs>:$row_strides);
+                       OptionalAttr<Tpc_SymExprs>:$row_strides,
+                       OptionalAttr<DenseI64ArrayAttr>:$over);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -136,6 +141,12 @@ def TpcKernel_FuncOp
     ::mlir::Block::BlockArgListType getResultMemory() {
       return getBody().getArguments().take_back(getNumResults());
     }
+    /// Returns the number of the operand whose memory a result may have; nothing if there is none.
+    std::optional<unsigned> getOverwritten(unsigned result);
+    /// Whether a result may have the memory of `operand`.
+    bool isOverwritten(::mlir::Value operand);
+    /// Lets result number `result` have the memory of an operand.
+    void setOverwritten(unsigned result, unsigned operand);
     /// Returns the sizes of an operand's or result's dimensions.
     ::llvm::SmallVector<::tpc::SymExpr> getSizesOf(::mlir::Value memory);
     RowsOp getRows();

@@ -108,7 +108,7 @@ bool KernelEmitter::isOperand(Value memref) {
 Value KernelEmitter::lowerLoad(memref::LoadOp op) {
   auto load = LLVM::LoadOp::create(b, loc, getMemoryType(op.getType()),
                                    elementAddress(op.getMemref(), op.getIndices()));
-  load.setInvariant(isOperand(op.getMemref()));
+  load.setInvariant(isOperand(op.getMemref()) && !source.isOverwritten(op.getMemref()));
   annotate(load);
   return fromMemory(load, op.getType());
 }

@@ -325,6 +325,22 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
   memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }
 
+/// Stores one element of each of several results per iteration, after all of them are computed. The
+/// results have the same elements in a row.
+void KernelBuilder::storeTogether(ArrayRef<Value> tensors, ValueRange row) {
+  auto elements =
+      kernel::ElementsOp::create(b, loc, sizesOf(tensors.front()).drop_front(row.size()));
+  SmallVector<Value> index(row), values;
+  llvm::append_range(index, elements.getIndices());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&elements.getBody().front());
+  Scope scope(*this);
+  for (Value tensor : tensors)
+    values.push_back(element(tensor, index));
+  for (auto [tensor, value] : llvm::zip_equal(tensors, values))
+    memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
+}
+
 /// Finds the ops whose rows are the kernel's rows: ops that compute results and, transitively, ops
 /// whose values such an op reads only in the current row. A concatenation along the rows reads
 /// other rows of its operands, so these are excluded.
@@ -352,8 +368,36 @@ void KernelBuilder::buildRow(ValueRange row) {
   for (Operation &op : source.front().without_terminator()) {
     if (rowOps.contains(&op))
       cast<KernelOpInterface>(op).buildRow(*this, row);
-    if (llvm::is_contained(terminator->getOperands(), op.getResult(0)))
+    if (llvm::is_contained(terminator->getOperands(), op.getResult(0)) &&
+        !llvm::is_contained(overwriting, op.getResult(0)))
       store(op.getResult(0), row);
+  }
+  while (!overwriting.empty()) {
+    ArrayRef<SymExpr> sizes = sizesOf(overwriting.front());
+    SmallVector<Value> together;
+    llvm::copy_if(overwriting, std::back_inserter(together),
+                  [&](Value tensor) { return sizesOf(tensor) == sizes; });
+    llvm::erase_if(overwriting, [&](Value tensor) { return llvm::is_contained(together, tensor); });
+    storeTogether(together, row);
+  }
+}
+
+/// Marks the results whose iterations load the argument only at the index that they store, and
+/// before the store.
+void KernelBuilder::markOverwrites(kernel::FuncOp function, Overwrites overwrites) {
+  OperandRange results = source.front().getTerminator()->getOperands();
+  for (auto [result, argument] : overwrites) {
+    Value operand = memory.lookup(argument);
+    memref::StoreOp store;
+    for (Operation *user : memory.lookup(results[result]).getUsers())
+      store = cast<memref::StoreOp>(user);
+    bool isSafe = llvm::all_of(operand.getUsers(), [&](Operation *user) {
+      auto load = cast<memref::LoadOp>(user);
+      return load->getBlock() == store->getBlock() && load->isBeforeInBlock(store) &&
+             load.getIndices() == store.getIndices();
+    });
+    if (isSafe)
+      function.setOverwritten(result, cast<BlockArgument>(operand).getArgNumber());
   }
 }
 
@@ -378,7 +422,7 @@ void KernelBuilder::insertBarriers(Block &row) {
   }
 }
 
-kernel::FuncOp KernelBuilder::build() {
+kernel::FuncOp KernelBuilder::build(Overwrites overwrites) {
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
   grid = MeshAttr::lookup(source);
   OperandRange results = source.front().getTerminator()->getOperands();
@@ -413,6 +457,8 @@ kernel::FuncOp KernelBuilder::build() {
   entry.setInsertionPoint(rows);
   b.setInsertionPointToEnd(&rows.getBody().front());
   findRowOps();
+  for (auto &[result, argument] : overwrites)
+    overwriting.push_back(results[result]);
   Scope scope(*this);
   buildRow(llvm::to_vector_of<Value>(rows.getIndices()));
   insertBarriers(rows.getBody().front());
@@ -421,5 +467,6 @@ kernel::FuncOp KernelBuilder::build() {
     if (isOpTriviallyDead(op))
       op->erase();
   });
+  markOverwrites(function, overwrites);
   return function;
 }

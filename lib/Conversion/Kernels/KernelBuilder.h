@@ -32,10 +32,15 @@ Type getComputeType(Type tensor);
 
 class KernelBuilder : private IndexArithmetic<Value> {
 public:
+  /// Pairs of a result and of an argument whose memory the result may have.
+  using Overwrites = ArrayRef<std::pair<unsigned, BlockArgument>>;
+
   KernelBuilder(func::FuncOp source, OpBuilder at) : source(source), b(at) {}
 
-  /// Builds the kernel at the insertion point of the given builder.
-  kernel::FuncOp build();
+  /// Builds the kernel at the insertion point of the given builder. The results of `overwrites` are
+  /// computed together, and those are marked (`over`) whose elements need no other element of the
+  /// argument.
+  kernel::FuncOp build(Overwrites overwrites = {});
 
   //===--- interface for ops ----------------------------------------------===//
 
@@ -117,6 +122,8 @@ private:
   void findRowOps();
   void buildRow(ValueRange row);
   void store(Value tensor, ValueRange row);
+  void storeTogether(ArrayRef<Value> tensors, ValueRange row);
+  void markOverwrites(kernel::FuncOp function, Overwrites overwrites);
   bool isRow(Value tensor, ValueRange index) const;
   void insertBarriers(Block &row);
 
@@ -129,6 +136,7 @@ private:
   SmallVector<Value> currentRow;
   SmallVector<::tpc::SymExpr> rowSizes;
   DenseSet<Operation *> rowOps;
+  SmallVector<Value> overwriting; // results that are stored together at the end of a row
 
   std::map<std::string, Value> sizeValues;
   std::map<int64_t, Value> constants;

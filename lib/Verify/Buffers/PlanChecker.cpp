@@ -60,16 +60,20 @@ LogicalResult PlanChecker::compare(Operation *call, StringRef what, Attribute ha
   return wanted ? error << wanted : error << "nothing";
 }
 
-LogicalResult PlanChecker::checkLoad(Operation *call, Value index, buffer::LoadAttr load) {
+buffer::LoadAttr PlanChecker::getLoad(Value index) {
   if (auto op = index.getDefiningOp<buffer::ParameterOp>()) {
     auto entry = lookup<buffer::EntryOp>(op, op.getEntryAttr());
-    if (entry && entry.getLoad() == load)
-      return success();
-  } else if (auto argument = dyn_cast<BlockArgument>(index)) {
-    auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[argument.getArgNumber()]);
-    if (attr.getLoad() == load)
-      return success();
+    return entry ? entry.getLoad() : buffer::LoadAttr();
   }
+  auto argument = dyn_cast<BlockArgument>(index);
+  return argument
+             ? cast<buffer::ArgumentAttr>(function.getArgs()[argument.getArgNumber()]).getLoad()
+             : buffer::LoadAttr();
+}
+
+LogicalResult PlanChecker::checkLoad(Operation *call, Value index, buffer::LoadAttr load) {
+  if (getLoad(index) == load)
+    return call ? checkNotUpdated(call, load) : success();
   return call ? call->emitOpError() << "uses another parameter than " << load : failure();
 }
 
@@ -188,6 +192,10 @@ LogicalResult PlanChecker::checkCopy(buffer::CopyOp copy) {
   if (failed(from) || failed(to) || failed(compare(copy, "bytes", copy.getBytes(), from->size)) ||
       failed(compare(copy, "bytes", copy.getBytes(), to->size)))
     return failure();
+  if (auto dense = from->region.getDefiningOp<buffer::DenseOp>())
+    if (buffer::LoadAttr load = getLoad(dense.getIndex());
+        load && failed(checkNotUpdated(copy, load)))
+      return failure();
   if (!isWritable(to->region) || isInPlace(to->region))
     return copy.emitOpError("writes to read-only memory");
   if (failed(checkBounds(copy, *to)))

@@ -17,6 +17,7 @@
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace mlir::tpc {
 class PlanChecker;
@@ -88,6 +89,12 @@ public:
   /// Checks that the next call replaces a parameter by the value of its output, after the last read
   /// of parameters.
   LogicalResult checkUpdate(OutputOp op, const Update &update);
+  /// Checks that the called functions read no parameter that was updated before.
+  LogicalResult checkCalleesOf(buffer::CallOp call);
+  /// Checks that a launch may write a result to the memory of a parameter: the result updates this
+  /// parameter, its kernel may overwrite it, and no other op of the step reads or updates it later.
+  /// Must be called after all reads of the call.
+  LogicalResult checkUpdateInPlace(buffer::LaunchOp call, unsigned number, OpResult result);
   /// Starts the reads and writes of a call.
   void beginCall() { reads.clear(), writes.clear(); }
   /// Checks that `index` is the index of the parameter that defines `tensor`.
@@ -174,6 +181,12 @@ private:
   bool isWritable(Value region);
   /// Returns whether a region is updated in place: a cache, or an argument that becomes a result.
   bool isInPlace(Value region);
+  /// Returns the parameter whose index this is; null if it is no index of a parameter's entry.
+  buffer::LoadAttr getLoad(Value index);
+  /// Checks that the memory of a parameter still has the elements before the step.
+  LogicalResult checkNotUpdated(Operation *call, buffer::LoadAttr load);
+  /// Checks that no other parameter has a copy of elements that are updated.
+  LogicalResult checkCopies(Operation *call, buffer::LoadAttr load);
   LogicalResult checkState(Operation *call, buffer::StateOp state, const MemoryRange &where,
                            Value tensor);
   SymExpr getMicroBatchOffset(Value tensor);
@@ -197,6 +210,9 @@ private:
   int64_t eventMicroBatch = -1;      // of that event
   DenseMap<Value, DistAttr> layouts; // distributions of caches that were read
   DenseMap<Value, int64_t> copiesOf; // number of copies of each kv head, by cache
+  /// Parameters that have been updated, and results of kernels that did so in place.
+  llvm::MapVector<buffer::LoadAttr, Operation *> updated;
+  DenseSet<Value> inPlace;
 };
 
 /// Attach the models of the ops of a tensor program.

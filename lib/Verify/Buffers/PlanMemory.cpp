@@ -227,8 +227,11 @@ LogicalResult PlanChecker::read(Operation *call, Value buffer, Content content,
     return success();
   }
   if (!isWritable(where->region)) {
-    if (where->begin == offset && !content.step && isGiven(call, where->region, root))
-      return success();
+    if (where->begin == offset && !content.step && isGiven(call, where->region, root)) {
+      auto dense = where->region.getDefiningOp<buffer::DenseOp>();
+      buffer::LoadAttr load = dense ? getLoad(dense.getIndex()) : buffer::LoadAttr();
+      return load ? checkNotUpdated(call, load) : success();
+    }
     return call->emitOpError() << "must read the memory of " << describe(content);
   }
   auto isSame = [&](Content stored) {

@@ -17,6 +17,8 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     if (!call)
       return failure();
     auto function = c.lookup<buffer::FuncOp>(call, call.getCalleeAttr());
+    if (failed(c.checkCalleesOf(call)))
+      return failure();
     if (function.getOf() != op.getCallee() || function.getStage())
       return call.emitOpError() << "calls @" << function.getOf() << " on buffers, not @"
                                 << op.getCallee();
@@ -119,8 +121,10 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     for (auto [buffer, cache] : llvm::zip_equal(call.getWrites(), caches))
       if (cache && failed(c.read(call, buffer, cache, buffer)))
         return failure();
-    for (auto [buffer, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
-      if (failed(c.write(call, buffer, tensor)))
+    for (auto [buffer, result] : llvm::zip_equal(call.getWrites(), op.getResults()))
+      if (failed(buffer.getDefiningOp<buffer::DenseOp>()
+                     ? c.checkUpdateInPlace(call, result.getResultNumber(), result)
+                     : c.write(call, buffer, result)))
         return failure();
     return success();
   }

@@ -1,4 +1,6 @@
-//===- PlannedState.cpp - Caches as persistent memory ---------------------===//
+//===- PlannedState.cpp - Caches and parameters as persistent memory ------===//
+//
+// A parameter of a training step is updated exactly once, after the last other op has read it.
 //
 // The memory of a cache contains this rank's slice of the argument until tokens are appended, and
 // the slice of the result at the end of a step. Only appends may write to it.
@@ -9,6 +11,7 @@
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Kernel/Kernel.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -143,15 +146,117 @@ LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state,
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Updates of parameters
+//===----------------------------------------------------------------------===//
+
+/// Whether two parameters may have common elements. Different views of a weight have none.
+static bool mayOverlap(buffer::LoadAttr a, buffer::LoadAttr b) {
+  return a.getWeight() == b.getWeight() &&
+         (!a.getView() || !b.getView() || a.getView() == b.getView());
+}
+
+LogicalResult PlanChecker::checkNotUpdated(Operation *call, buffer::LoadAttr load) {
+  for (auto &[other, writer] : updated)
+    if (mayOverlap(load, other)) {
+      InFlightDiagnostic error = call->emitOpError() << "reads @" << load.getWeight().getValue()
+                                                     << ", whose elements were updated before";
+      error.attachNote(writer->getLoc()) << "updated here";
+      return error;
+    }
+  return success();
+}
+
+/// Functions read the parameters of their entries without receiving them as arguments.
+LogicalResult PlanChecker::checkCalleesOf(buffer::CallOp call) {
+  if (updated.empty())
+    return success();
+  SmallVector<buffer::FuncOp> work{lookup<buffer::FuncOp>(call, call.getCalleeAttr())};
+  DenseSet<Operation *> seen;
+  while (!work.empty()) {
+    buffer::FuncOp callee = work.pop_back_val();
+    if (!seen.insert(callee).second)
+      continue;
+    WalkResult walked = callee.walk([&](Operation *op) {
+      if (auto inner = dyn_cast<buffer::CallOp>(op))
+        work.push_back(lookup<buffer::FuncOp>(inner, inner.getCalleeAttr()));
+      auto parameter = dyn_cast<buffer::ParameterOp>(op);
+      auto entry =
+          parameter ? lookup<buffer::EntryOp>(op, parameter.getEntryAttr()) : buffer::EntryOp();
+      return WalkResult(entry ? checkNotUpdated(call, entry.getLoad()) : success());
+    });
+    if (walked.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
+/// All parameters of the weight have the memory that is updated, so that none keeps old elements.
+LogicalResult PlanChecker::checkCopies(Operation *call, buffer::LoadAttr load) {
+  for (auto entry : module.getOps<buffer::EntryOp>())
+    if (entry.getLoad() != load && mayOverlap(entry.getLoad(), load))
+      return call->emitOpError() << "updates " << load << ", but " << entry.getLoad()
+                                 << " is another copy of its elements";
+  return success();
+}
+
+LogicalResult PlanChecker::checkUpdateInPlace(buffer::LaunchOp call, unsigned number,
+                                              OpResult result) {
+  Value buffer = call.getWrites()[number];
+  buffer::LoadAttr load = getLoad(buffer.getDefiningOp<buffer::DenseOp>().getIndex());
+  if (!load)
+    return call.emitOpError("writes to a parameter without an entry");
+  StringRef weight = load.getWeight().getValue();
+  for (auto &[other, writer] : updated)
+    if (mayOverlap(load, other))
+      return call.emitOpError() << "is a second update of @" << weight;
+  auto output = result.hasOneUse() ? dyn_cast<OutputOp>(*result.user_begin()) : OutputOp();
+  auto pipeline = output ? output->getParentOfType<PipelineOp>() : PipelineOp();
+  std::optional<Update> update =
+      pipeline ? Update::get(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()]))
+               : std::nullopt;
+  if (!update ||
+      load != buffer::LoadAttr::get(module.getContext(), buffer::ParameterUse::Dense,
+                                    update->weight.getAttr(), update->view, result.getType()))
+    return call.emitOpError() << "writes " << describe(Content{result}) << " to @" << weight
+                              << ", which it does not update";
+  if (isInLoop || event)
+    return call.emitOpError() << "updates @" << weight << " in each of several micro-batches";
+  ModuleOp kernels = kernel::getKernels(module);
+  auto kernel = kernels ? kernels.lookupSymbol<kernel::FuncOp>(call.getKernel()) : kernel::FuncOp();
+  std::optional<unsigned> over =
+      kernel && number < kernel.getNumResults() ? kernel.getOverwritten(number) : std::nullopt;
+  for (auto [i, read] : llvm::enumerate(call.getReads())) {
+    auto dense = read.getDefiningOp<buffer::DenseOp>();
+    buffer::LoadAttr other = dense ? getLoad(dense.getIndex()) : buffer::LoadAttr();
+    if (over != i && other && mayOverlap(load, other))
+      return call.emitOpError() << "overwrites @" << weight << ", which @" << call.getKernel()
+                                << " may still read as operand " << i;
+  }
+  if (auto extent = buffer::getExtent(buffer);
+      extent.getElement() != getElementTypeOrSelf(result.getType()) ||
+      partSizes.normalize(extent.getElements().getExpr()) != partSizes.elements(result.getType()))
+    return call.emitOpError() << "writes " << describe(Content{result})
+                              << " to a buffer of another size";
+  if (failed(checkCopies(call, load)))
+    return failure();
+  updated[load] = call;
+  inPlace.insert(result);
+  return success();
+}
+
 LogicalResult PlanChecker::checkUpdate(OutputOp op, const Update &update) {
+  if (inPlace.contains(op.getValue()))
+    return success();
   auto call = next<buffer::UpdateOp>(op);
   if (!call)
     return failure();
   Type type = op.getValue().getType();
   buffer::LoadAttr load = buffer::LoadAttr::get(module.getContext(), buffer::ParameterUse::Dense,
                                                 update.weight.getAttr(), update.view, type);
-  if (failed(checkLoad(call, call.getIndex(), load)) ||
-      failed(read(call, call.getFrom(), op.getValue())) ||
+  if (getLoad(call.getIndex()) != load)
+    return call.emitOpError() << "uses another parameter than " << load;
+  if (failed(read(call, call.getFrom(), op.getValue())) ||
       failed(compare(call, "bytes", call.getBytes(),
                      SymExpr(getElementBytes(type)) * partSizes.elements(type))))
     return failure();
@@ -166,20 +271,11 @@ LogicalResult PlanChecker::checkUpdate(OutputOp op, const Update &update) {
                buffer::SlotOp>(later))
         return later->emitOpError() << "may read parameters, but @" << load.getWeight().getValue()
                                     << " is updated before";
-  for (Operation &before : *call->getBlock()) {
-    auto other = dyn_cast<buffer::UpdateOp>(before);
-    if (other == call)
-      break;
-    if (other && succeeded(checkLoad(nullptr, other.getIndex(), load)))
+  for (auto &[other, writer] : updated)
+    if (mayOverlap(load, other))
       return call.emitOpError() << "is a second update of @" << load.getWeight().getValue();
-  }
-  // All parameters of the weight have the memory that is updated, so that none keeps old elements.
-  for (auto entry : module.getOps<buffer::EntryOp>())
-    if (entry.getLoad() != load && entry.getLoad().getWeight() == load.getWeight() &&
-        (!update.view || !entry.getLoad().getView() || entry.getLoad().getView() == update.view))
-      return call.emitOpError() << "updates " << load << ", but " << entry.getLoad()
-                                << " is another copy of its elements";
-  return success();
+  updated[load] = call;
+  return checkCopies(call, load);
 }
 
 LogicalResult PlanChecker::checkCacheResult(OutputOp op, FlatSymbolRefAttr cache) {

@@ -235,8 +235,9 @@ MemoryView Comparison::makeOperand(const Data &data, unsigned index) const {
   return makeView(data, memory[index].type, width, std::max(width, evaluate(rows->stride)));
 }
 
-/// Returns memory of the operands, followed by uninitialized memory of the results. Returns nothing
-/// if a result is appended to a value that is not an operand.
+/// Returns memory of the operands, followed by memory of the results: that of an operand if the
+/// kernel may overwrite it, else uninitialized memory. Returns nothing if a result is appended to a
+/// value that is not an operand.
 std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<Data> &arguments) {
   SmallVector<MemoryView> views;
   for (BlockArgument argument : tensors.getArguments())
@@ -249,6 +250,10 @@ std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<
       if (!argument)
         return std::nullopt;
       views.push_back(makeView(arguments[argument.getArgNumber()], type));
+      continue;
+    }
+    if (std::optional<unsigned> operand = kernel::FuncOp(function).getOverwritten(i)) {
+      views.push_back(views[*operand]);
       continue;
     }
     views.push_back(makeView(Data(world.getSlice(value.getType(), at).shape), type));

@@ -19,6 +19,7 @@
 #include "CompareTensors.h"
 #include "TensorTerms.h"
 
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/State.h"
@@ -28,6 +29,7 @@
 #include "mlir/IR/IRMapping.h"
 
 #include <list>
+#include <map>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -68,6 +70,7 @@ private:
   DenseMap<Operation *, DictionaryAttr> attributes;
   std::list<Block> scratch;
   Effects effects;
+  std::map<int64_t, Effect> sums; // additions to sums over micro-batches in a loop, by index
   int64_t received = 0, steps = 0;
   int depth = 0;
   static constexpr int64_t maxSteps = 1 << 21;
@@ -335,6 +338,10 @@ LogicalResult Reader::readOp(Operation *op, Values &values) {
     note(makeTerm(op, {}, {}), op);
     if (failed(readBlock(loop.getBody().front(), values, nullptr)))
       return failure();
+    // The order of additions to different sums has no effect.
+    for (auto &[index, sum] : sums)
+      effects.push_back(sum);
+    sums.clear();
     note(makeNamed("end of micro-batches", op, {}, {}), op);
     return success();
   }
@@ -351,7 +358,9 @@ LogicalResult Reader::readOp(Operation *op, Values &values) {
                          op});
   else
     term = makeTerm(op, operands, op->getNumResults() ? op->getResult(0).getType() : Type());
-  if (op->getNumResults() == 0 || isa<RecvOp>(op) || communicates(op))
+  if (auto sum = dyn_cast<AccumulateOp>(op))
+    sums[sum.getIndex()] = {term, op};
+  else if (op->getNumResults() == 0 || isa<RecvOp>(op) || communicates(op))
     note(term, op);
   if (op->getNumResults())
     values[op->getResult(0)] = term;

@@ -37,7 +37,7 @@ static bool isCompared(Operation *op, StringRef name) {
       .Case<arith::CmpIOp, arith::CmpFOp>([&](auto) { return name == "predicate"; })
       .Case([&](kernel::FuncOp) {
         return name == "sym_name" || name == "sizes" || name == "num_results" ||
-               name == "row_dims" || name == "row_strides";
+               name == "row_dims" || name == "row_strides" || name == "over";
       })
       .Case<kernel::RowsOp, kernel::ElementsOp>([&](auto) { return name == "sizes"; })
       // `adjacent` selects the order of a reduction, which is implementation-defined.

@@ -260,7 +260,8 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       memory.push_back(get(frame, value, rank).view);
     for (Value value : op.getWrites()) {
       memory.push_back(get(frame, value, rank).view);
-      if (!kernel->isPartlyWritten(memory.size() - 1))
+      // The memory of a parameter that is updated in place has operands of the kernel.
+      if (!kernel->isPartlyWritten(memory.size() - 1) && !value.getDefiningOp<buffer::DenseOp>())
         memory.back().forget();
     }
     auto evaluateHere = [&](const SymExpr &size) { return sizes.evaluate(size, ranks[rank]); };
@@ -280,8 +281,21 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       reported = "an index is out of bounds, reported by @" + op.getKernel().str();
       return success();
     }
+    for (Value value : op.getWrites())
+      if (auto dense = value.getDefiningOp<buffer::DenseOp>();
+          dense && failed(deliverElements(op, frame, dense, rank)))
+        return failure();
   }
   return success();
+}
+
+/// Delivers the elements of a parameter that a launch has updated in place.
+LogicalResult BufferMachine::deliverElements(Operation *op, Frame &frame, buffer::DenseOp dense,
+                                             int rank) {
+  buffer::EntryOp entry = get(frame, dense.getIndex(), rank).entry;
+  FailureOr<Numbers> numbers = read(op, frame, dense, rank, get(frame, dense, rank).view.elements);
+  return failure(!entry || failed(numbers) ||
+                 failed(deliverUpdate(op, entry.getLoad(), rank, *numbers)));
 }
 
 //===----------------------------------------------------------------------===//

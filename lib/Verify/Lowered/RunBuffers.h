@@ -141,6 +141,7 @@ private:
   /// Stores the contents of caches as outputs.
   LogicalResult deliverStates();
   const KernelProgram *getKernel(buffer::LaunchOp op);
+  LogicalResult deliverElements(Operation *op, Frame &frame, buffer::DenseOp dense, int rank);
   LogicalResult compareAlone(const KernelProgram &kernel, ArrayRef<MemoryView> memory, int rank);
 
   interpret::World &world;
