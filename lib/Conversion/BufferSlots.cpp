@@ -1,6 +1,7 @@
 //===- BufferSlots.cpp - Assignment of values to slots of a frame ---------===//
 
 #include "BufferPlanner.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Training.h"
 
@@ -98,6 +99,15 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
     for (Value result : op.getResults()) {
       if (buffers.count(result) || getAliasRoot(result) != result)
         continue;
+      // A sum over micro-batches is reduced over ranks in its own buffer.
+      if (Value sum = hostOp.getReusable(); sum && !isa<AllReduceStartOp>(op)) {
+        Value root = getAliasRoot(sum);
+        if (root.getDefiningOp<AccumulatedOp>() && lastUse.lookup(root) == now &&
+            bytes(root.getType()) == bytes(result.getType())) {
+          buffers[result] = getBuffer(root);
+          continue;
+        }
+      }
       int64_t end = std::max(lastUse.lookup(result), now);
       auto columns = getResultColumns(result);
       if (!columns) {
