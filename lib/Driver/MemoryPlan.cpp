@@ -4,6 +4,7 @@
 #include "TpccOptions.h"
 
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Driver/PassPipelines.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -124,6 +125,20 @@ FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
     }
   }
   return plan;
+}
+} // namespace tpc
+
+namespace tpc {
+FailureOr<std::optional<TrainingMemory>> planTraining(ModuleOp staged, const Symbols &symbols) {
+  if (!staged->hasAttr(kOptimizerAttr))
+    return std::optional<TrainingMemory>();
+  OwningOpRef<ModuleOp> module = staged.clone();
+  PassManager plan(staged.getContext());
+  ::tpc::buildKernelsPassPipeline(plan);
+  ::tpc::buildBuffersPassPipeline(plan);
+  if (failed(plan.run(*module)))
+    return failure();
+  return getTrainingMemory(*module, MeshAttr::lookup(*module), symbols);
 }
 } // namespace tpc
 

@@ -45,6 +45,11 @@ struct MemoryPlan {
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp model, llvm::StringRef base, int64_t memory,
                                        const mlir::tpc::Symbols &symbols);
 
+/// Returns the memory of a rank in the training step that is a staged program; nothing for other
+/// staged programs. Lowers a copy of the program to buffers.
+mlir::FailureOr<std::optional<mlir::tpc::TrainingMemory>>
+planTraining(mlir::ModuleOp staged, const mlir::tpc::Symbols &symbols);
+
 } // namespace tpc
 
 #endif // TPC_LIB_DRIVER_MEMORYPLAN_H

@@ -225,6 +225,13 @@ mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
     return mlir::failure();
   report->functions = countCalls(compilation.getModule());
   llvm::json::Value json = report->toJSON();
+  if (!kernelsOnly) {
+    auto memory = planTraining(compilation.getModule(), shape);
+    if (mlir::failed(memory))
+      return mlir::failure();
+    if (*memory)
+      (*json.getAsObject())["training_memory"] = (*memory)->toJSON();
+  }
   if (!experts->empty())
     (*json.getAsObject())["experts"] = mlir::tpc::toJSON(*experts, routing.has_value());
   if (kernelsOnly)

@@ -5,6 +5,8 @@
 #include "tpc/Buffer/Async.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Cost/LocalSizes.h"
+#include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/RankSizes.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/attention.h"
 
@@ -22,7 +24,7 @@ using ::tpc::SymExpr;
 static constexpr int64_t page = 2 << 20, largeFrom = 1 << 20;
 /// Minimum size of a device's stack.
 static constexpr int64_t minStack = 256 << 10;
-/// Alignment of buffers within one allocation.
+/// Alignment of buffers and frames within one allocation.
 static constexpr int64_t alignment = 256;
 /// Workspace of GEMM libraries on the latest GPUs, and two pages for small allocations.
 static constexpr int64_t libraryBytes = (32 << 20) + 2 * page;
@@ -148,16 +150,20 @@ void StackCounter::visit(Operation &op) {
   }
 }
 
+static int64_t alignFrame(int64_t bytes) {
+  return llvm::alignTo(std::max<int64_t>(bytes, 1), alignment);
+}
+
 StackCounter::Peak StackCounter::getPeak(Block &block) {
   int64_t live = 0;
   Peak peak;
   for (Operation &op : block) {
     Peak inside{0, &op};
     if (auto push = dyn_cast<buffer::PushOp>(op)) {
-      live += llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
+      live += alignFrame(evaluate(push.getBytes()));
     } else if (auto pop = dyn_cast<buffer::PopOp>(op)) {
       auto push = pop.getFrame().getDefiningOp<buffer::PushOp>();
-      live -= llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
+      live -= alignFrame(evaluate(push.getBytes()));
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
       buffer::FuncOp callee = callees.lookup(call.getCallee());
       auto [it, isNew] = functions.try_emplace(callee);
@@ -250,4 +256,52 @@ RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, MeshAttr grid, const Repor
     if (memory.getNeed() > worst.getNeed())
       worst = std::move(memory);
   return worst;
+}
+
+//===----------------------------------------------------------------------===//
+// Training
+//===----------------------------------------------------------------------===//
+
+llvm::json::Object TrainingMemory::toJSON() const {
+  return llvm::json::Object{{"weight_bytes", weights},
+                            {"state_bytes", state},
+                            {"gradient_bytes", gradients},
+                            {"activation_bytes", frames - gradients}};
+}
+
+/// Whether an output replaces the elements of this parameter.
+static bool isUpdated(ModuleOp lowered, buffer::LoadAttr load) {
+  for (PipelineOp pipeline : lowered.getOps<PipelineOp>())
+    for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>())
+      if (auto update = Update::get(output);
+          update && update->weight.getAttr() == load.getWeight() && update->view == load.getView())
+        return true;
+  return false;
+}
+
+std::optional<TrainingMemory> mlir::tpc::getTrainingMemory(ModuleOp lowered, MeshAttr grid,
+                                                           const Symbols &symbols) {
+  TrainingMemory memory;
+  StackCounter counter(lowered, grid, symbols);
+  bool trains = false;
+  for (auto entry : lowered.getOps<buffer::EntryOp>()) {
+    buffer::LoadAttr load = entry.getLoad();
+    auto weight = lowered.lookupSymbol<WeightOp>(load.getWeight());
+    auto type = cast<RankedTensorType>(load.getType());
+    int64_t bytes =
+        counter.evaluate(getNumElements(type, grid)) * getElementBytes(type.getElementType());
+    bool isState = weight && weight.getFile().empty();
+    (isState ? memory.state : memory.weights) += bytes;
+    if (!isUpdated(lowered, load))
+      continue;
+    trains = true;
+    if (!isState)
+      memory.gradients += bytes;
+  }
+  if (!trains)
+    return std::nullopt;
+  for (auto function : lowered.getOps<buffer::FuncOp>())
+    if (function.getStage())
+      memory.frames = counter.getPeak(function.getBody().front()).bytes;
+  return memory;
 }

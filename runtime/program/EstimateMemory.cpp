@@ -209,6 +209,22 @@ void checkHostMemory(const tpc_program &program, const Manifest &manifest,
       ". Nothing was loaded. Give a smaller --max-batch or --max-sequence");
 }
 
+static std::string memoryLine(int64_t weights, const MemoryNeed &need) {
+  return "weights " + sizeText(weights) + ", caches " + sizeText(need.caches) + ", a step " +
+         sizeText(need.step) + (need.libraries ? ", libraries " + sizeText(need.libraries) : "") +
+         ": " + exactText(weights + need.caches + need.step + need.libraries);
+}
+
+/// Returns the memory of a rank in a training step: that of its parameters, and the peak of its
+/// frames, which contain gradients and activations.
+static std::string trainingLine(const TrainingBytes &bytes, const MemoryNeed &need) {
+  return "weights " + exactText(bytes.weights) + ", optimizer state " + exactText(bytes.state) +
+         ", gradients " + exactText(bytes.gradients) + ", activations " +
+         exactText(need.frames - bytes.gradients) +
+         (need.libraries ? ", libraries " + sizeText(need.libraries) : "") + ": " +
+         exactText(bytes.weights + bytes.state + need.frames + need.libraries);
+}
+
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
                        std::span<const Inputs> steps) {
   std::string text;
@@ -216,11 +232,8 @@ std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
   std::vector<std::pair<std::string, std::vector<int>>> lines;
   for (int rank = 0; rank < manifest.grid.numRanks(); ++rank) {
     MemoryNeed need = estimateMemory(program, manifest, steps, rank);
-    int64_t weights = weightBytesOf(manifest, rank).total();
-    std::string line = "weights " + sizeText(weights) + ", caches " + sizeText(need.caches) +
-                       ", a step " + sizeText(need.step) +
-                       (need.libraries ? ", libraries " + sizeText(need.libraries) : "") + ": " +
-                       exactText(weights + need.caches + need.step + need.libraries);
+    std::string line = manifest.training ? trainingLine(trainingBytesOf(manifest, rank), need)
+                                         : memoryLine(weightBytesOf(manifest, rank).total(), need);
     auto same = std::find_if(lines.begin(), lines.end(),
                              [&](const auto &other) { return other.first == line; });
     if (same == lines.end())

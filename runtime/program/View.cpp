@@ -87,4 +87,20 @@ WeightBytes weightBytesOf(const Manifest &manifest, int rank) {
   return result;
 }
 
+TrainingBytes trainingBytesOf(const Manifest &manifest, int rank) {
+  TrainingBytes result;
+  auto coordinates = manifest.grid.coordinatesOf(rank);
+  for (const Parameter &parameter : manifest.parameters) {
+    if (parameter.stage != manifest.stageOf(rank) || parameter.isShared())
+      continue;
+    int64_t bytes = localView(parameter, manifest.grid, coordinates).count() *
+                    dtypeBytes(storedType(parameter));
+    bool isWeight = parameter.file >= 0;
+    (isWeight ? result.weights : result.state) += bytes;
+    if (isWeight && parameter.isUpdated)
+      result.gradients += bytes;
+  }
+  return result;
+}
+
 } // namespace tpc::rt

@@ -35,6 +35,15 @@ int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int ran
 /// Returns the sum over all parameters of the rank's stage.
 WeightBytes weightBytesOf(const Manifest &manifest, int rank);
 
+/// Bytes of a rank in a training step that do not depend on the batch, without padding.
+struct TrainingBytes {
+  int64_t weights = 0;   ///< from files
+  int64_t state = 0;     ///< of the optimizer
+  int64_t gradients = 0; ///< of updated weights
+};
+
+TrainingBytes trainingBytesOf(const Manifest &manifest, int rank);
+
 } // namespace tpc::rt
 
 #endif // TPC_RT_PROGRAM_VIEW_H

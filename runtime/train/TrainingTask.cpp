@@ -51,7 +51,8 @@ std::string numberText(double value, const char *format = "%.9g") {
 class TrainingTask : public Task {
 public:
   TrainingTask(const Manifest &manifest, const Options &options)
-      : manifest(manifest), training(*manifest.training), options(options.training) {
+      : manifest(manifest), training(*manifest.training), options(options.training),
+        isVerbose(options.verbose) {
     const TrainingOptions &flags = this->options;
     auto require = [&](bool given, const char *what) {
       if (!given)
@@ -121,6 +122,7 @@ public:
       resume(execution, state);
     openLog(execution);
     bool isSaved = true;
+    const int64_t firstStep = state.step;
     while (state.step < options.steps) {
       int64_t step = state.step + 1;
       double begin = now();
@@ -131,6 +133,8 @@ public:
           "read other tokens than rank 0: the same --data file, and the same checkpoint, "
           "must be on all hosts");
       Outcome outcome = outcomeOf(execution, execution.step(inputs));
+      if (isVerbose && state.step == firstStep)
+        reportMemory(execution);
       bool isApplied = outcome.isFinite();
       double usedScale = scale.value;
       // A loss is not scaled, so a smaller scale does not make it finite.
@@ -193,6 +197,14 @@ private:
       if (!log)
         throw UserError("--log " + options.log + ": " + std::strerror(errno));
     });
+  }
+
+  /// Prints the memory that the first step has used on the ranks of this process.
+  static void reportMemory(Execution &execution) {
+    for (int i = 0; i < execution.numLocal(); ++i)
+      std::fprintf(stderr,
+                   "after the first step: rank %d used %zu bytes for gradients and activations\n",
+                   execution.local(i).rank, execution.local(i).arena.peak());
   }
 
   static Tensor scalar(double value) {
@@ -323,6 +335,7 @@ private:
   const Manifest &manifest;
   const Training &training;
   const TrainingOptions options;
+  const bool isVerbose;
   std::unique_ptr<TokenFile> data;
   int64_t samples = 0;
   std::optional<SampleOrder> order;

@@ -31,6 +31,16 @@ std::vector<RankMemory> getStageMemories(ModuleOp lowered, MeshAttr grid, const 
 RankMemory getRankMemory(ModuleOp lowered, MeshAttr grid, const Report &report,
                          const Symbols &symbols);
 
+/// Bytes of the worst-case rank in a training step.
+struct TrainingMemory {
+  int64_t weights = 0, state = 0, gradients = 0;
+  int64_t frames = 0; // peak of the step's frames, which contain gradients and activations
+  llvm::json::Object toJSON() const;
+};
+/// Returns nothing for programs at the buffers level that update no parameters.
+std::optional<TrainingMemory> getTrainingMemory(ModuleOp lowered, MeshAttr grid,
+                                                const Symbols &symbols);
+
 /// Parses "80GiB", "79.5GiB" or "640MB". On failure returns nothing and sets `error`.
 std::optional<int64_t> parseMemorySize(StringRef text, std::string &error);
 /// Returns "12.50 GiB" or "3.20 MiB".
