@@ -53,6 +53,9 @@ void BufferPlanner::updateInPlace(Block &block, ArrayRef<Operation *> ops,
   auto loop = dyn_cast<MicroBatchesOp>(block.getParentOp());
   if (!loop || loop.getBatchAttr()) // a loop that may run several times
     return;
+  DenseMap<Attribute, SmallVector<ParameterOp>> parameters; // by weight
+  shared.module.walk(
+      [&](ParameterOp parameter) { parameters[parameter.getWeightAttr()].push_back(parameter); });
   for (Operation *op : ops) {
     auto output = dyn_cast<OutputOp>(op);
     ParameterOp parameter = output ? getOverwritten(output) : ParameterOp();
@@ -61,18 +64,14 @@ void BufferPlanner::updateInPlace(Block &block, ArrayRef<Operation *> ops,
     auto call = output.getValue().getDefiningOp<func::CallOp>();
     if (call->getBlock() != &block)
       continue;
-    // All parameters with the elements.
-    bool isLast = true;
-    shared.module.walk([&](ParameterOp other) {
-      if (other.getWeightAttr() != parameter.getWeightAttr() ||
-          (other.getViewAttr() && parameter.getViewAttr() &&
-           other.getViewAttr() != parameter.getViewAttr()))
-        return;
-      isLast &= (other == parameter || !llvm::is_contained(other->getUsers(), call)) &&
-                other->getParentOfType<StageOp>() && isReadBefore(other, call, position);
-    });
-    isLast &= llvm::count(call.getOperands(), parameter.getResult()) == 1;
-    if (!isLast)
+    auto isReadBeforeCall = [&](ParameterOp other) {
+      bool isOther = other.getViewAttr() && parameter.getViewAttr() &&
+                     other.getViewAttr() != parameter.getViewAttr(); // other elements
+      return isOther || ((other == parameter || !llvm::is_contained(other->getUsers(), call)) &&
+                         other->getParentOfType<StageOp>() && isReadBefore(other, call, position));
+    };
+    if (llvm::count(call.getOperands(), parameter.getResult()) != 1 ||
+        !llvm::all_of(parameters[parameter.getWeightAttr()], isReadBeforeCall))
       continue;
     inPlace.insert(output.getValue());
     buffers[output.getValue()] = getBuffer(parameter);

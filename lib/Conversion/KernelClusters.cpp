@@ -44,7 +44,7 @@ void KernelClusters::cluster() {
   generated.clear();
   nodeOf.clear();
   nodes.clear();
-  order.clear();
+  previous.clear();
   findGenerated();
   findNodes();
   mergeAll();
@@ -132,7 +132,7 @@ void KernelClusters::findNodes() {
     } else if (!isa<KernelOpInterface, ParameterOp>(op)) {
       // Collectives, transfers and calls keep their relative order.
       if (lastOrdered)
-        order.push_back({lastOrdered, &op});
+        previous[&op] = lastOrdered;
       lastOrdered = &op;
     }
   }
@@ -254,11 +254,12 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
       }
     });
   };
-  for (Operation *op : nodes[node].ops)
+  for (Operation *op : nodes[node].ops) {
     visit(op, visit);
-  for (auto &[first, second] : order)
-    if (nodeOf.lookup(second) == node && nodeOf.lookup(first) != node)
-      found.insert(nodeOf.lookup(first));
+    auto before = previous.find(op);
+    if (before != previous.end() && nodeOf.lookup(before->second) != node)
+      found.insert(nodeOf.lookup(before->second));
+  }
   return found.takeVector();
 }
 

@@ -61,7 +61,7 @@ private:
   llvm::DenseSet<Operation *> generated;
   DenseMap<Operation *, unsigned> nodeOf;
   SmallVector<Node> nodes;
-  std::vector<std::pair<Operation *, Operation *>> order; // pairs (earlier, later)
+  DenseMap<Operation *, Operation *> previous; // of ops that keep their relative order
 };
 
 } // namespace mlir::tpc
