@@ -335,3 +335,95 @@ tpc_kernel.func @result(%x: memref<?x?xf32> of [4, 8]) -> (%y: memref<?x?xf32> o
 tpc_kernel.func @dimensions(%x: memref<?x?xf32> of [4, 8] rows 3 stride 24) -> (%y: memref<?x?xf32> of [4, 8]) {
   tpc_kernel.rows () in [] {}
 }
+
+// -----
+
+// expected-error@+1 {{result 0 is over operand 0, which has another type, other sizes or a row stride}}
+tpc_kernel.func @over_other_size(%x: memref<?xf32> of [4]) -> (%y: memref<?xf32> of [8] over %x) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{has two results over operand 0}}
+tpc_kernel.func @over_twice(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8] over %x, %z: memref<?xf32> of [8] over %x) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{result 0 is over operand 1, which does not exist}}
+tpc_kernel.func @over_result(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8] over %y) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{'%z' is no operand of the kernel}}
+tpc_kernel.func @over_unknown(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8] over %z) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{result 0 is over operand 2, which does not exist}}
+"tpc_kernel.func"() <{num_results = 1 : i64, over = array<i64: 2>, sizes = [[], []], sym_name = "over_nothing"}> ({
+^bb0(%x: memref<f32>, %y: memref<f32>):
+}) : () -> ()
+
+// -----
+
+tpc_kernel.func @over_other_element(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32> of [8, 4] over %x) {
+  %0 = arith.constant 0 : index
+  tpc_kernel.rows (%i) in [8] {
+    tpc_kernel.elements (%j) in [4] {
+      // expected-error@+1 {{reads memory that result 0 may have, but not the same element before its store}}
+      %v = memref.load %x[%i, %0] : memref<?x?xf32>
+      memref.store %v, %y[%i, %j] : memref<?x?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @over_after_store(%x: memref<?xf32> of [8], %z: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8] over %x, %s: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    tpc_kernel.elements () in [] {
+      %v = memref.load %z[%i] : memref<?xf32>
+      memref.store %v, %y[%i] : memref<?xf32>
+      // expected-error@+1 {{reads memory that result 0 may have, but not the same element before its store}}
+      %w = memref.load %x[%i] : memref<?xf32>
+      memref.store %w, %s[%i] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @over_fold(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32> of [8, 4] over %x) {
+  tpc_kernel.rows (%i) in [8] {
+    %s = tpc_kernel.fold sum (%k) in [4] adjacent : f32 init 0.000000e+00 identity -0.000000e+00 {
+      // expected-error@+1 {{reads memory that result 0 may have, but not the same element before its store}}
+      %v = memref.load %x[%i, %k] : memref<?x?xf32>
+      tpc_kernel.yield %v : f32
+    }
+    tpc_kernel.elements (%j) in [4] {
+      memref.store %s, %y[%i, %j] : memref<?x?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @over_under_condition(%x: memref<?xf32> of [8], %c: memref<i1> of []) -> (%y: memref<?xf32> of [8] over %x) {
+  // expected-error@+1 {{must store each element of result 0 in the iteration of its index}}
+  tpc_kernel.rows (%i) in [8] {
+    tpc_kernel.elements () in [] {
+      %b = memref.load %c[] : memref<i1>
+      scf.if %b {
+        %v = memref.load %x[%i] : memref<?xf32>
+        memref.store %v, %y[%i] : memref<?xf32>
+      }
+    }
+  }
+}

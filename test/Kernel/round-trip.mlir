@@ -165,3 +165,19 @@ tpc_kernel.func @columns(%x: memref<?x?x?xf32> of [n, _12, 64] rows 1 stride "_7
     }
   }
 }
+
+// CHECK-LABEL: tpc_kernel.func @in_place(
+// CHECK-SAME: %[[W:.*]]: memref<?xf32> of [n], %[[G:.*]]: memref<?xf32> of [n]) ->
+// CHECK-SAME: (%{{.*}}: memref<?xf32> of [n], %{{.*}}: memref<?xf32> of [n] over %[[W]]) {
+tpc_kernel.func @in_place(%w: memref<?xf32> of [n], %g: memref<?xf32> of [n])
+    -> (%s: memref<?xf32> of [n], %y: memref<?xf32> of [n] over %w) {
+  tpc_kernel.rows (%i) in [n] {
+    tpc_kernel.elements () in [] {
+      %v = memref.load %w[%i] : memref<?xf32>
+      %d = memref.load %g[%i] : memref<?xf32>
+      %r = arith.subf %v, %d : f32
+      memref.store %d, %s[%i] : memref<?xf32>
+      memref.store %r, %y[%i] : memref<?xf32>
+    }
+  }
+}
