@@ -15,12 +15,16 @@ using namespace mlir::tpc;
 NumberChecks::NumberChecks(ModuleOp module) : isEnabled(module->hasAttr(kOptimizerAttr)) {
   if (!isEnabled)
     return;
+  llvm::DenseMap<StringAttr, unsigned> count; // of calls, by callee
+  module.walk([&](buffer::CallOp call) { ++count[call.getCalleeAttr().getAttr()]; });
   module.walk([&](buffer::CallOp call) {
     Attribute at = call.getLoc();
     Names names;
     collectNodeNames(call.getLoc(), names);
     auto caller = call->getParentOfType<buffer::FuncOp>();
-    if (names.empty() || !caller || caller.getStage()) // not a layer
+    // A stage may call its function and its layers.
+    if (names.empty() || !caller ||
+        (caller.getStage() && count[call.getCalleeAttr().getAttr()] == 1))
       return;
     layers.try_emplace(at, std::move(names));
     callers[call.getCalleeAttr().getAttr()].push_back(at);

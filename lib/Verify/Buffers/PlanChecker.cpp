@@ -294,6 +294,8 @@ LogicalResult PlanChecker::checkLoop(MicroBatchesOp loop) {
     memory.forget([&](Value tensor) {
       return tensor.getParentBlock() == &tensors && !tensor.getDefiningOp<AccumulatedOp>();
     });
+    for (Operation &op : tensors)
+      done.erase(&op);
     if (failed(checkBlock(tensors, buffers)))
       return failure();
   }
