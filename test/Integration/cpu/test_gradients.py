@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from gradient_files import EXPECTED, FOLDER, INPUTS, check, check_bad_labels, compile_program
+from gradient_files import (
+    EXPECTED,
+    FOLDER,
+    INPUTS,
+    check,
+    check_bad_labels,
+    compile_program,
+    expect,
+)
 from harness import Grid
 
 BF16 = 0.03  # tolerance of gradients with matmuls in bf16
@@ -27,6 +35,32 @@ def test_sample(tpcc, name, grid):
 def test_bad_labels(tpcc, grid, tmp_path):
     name = "gpt2-tiny-nopast"
     check_bad_labels(compile_program(tpcc, name, grid), name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        ("gpt2-tiny-nopast", "dp3"),
+        *(
+            pytest.param(name, grid, marks=pytest.mark.long)
+            for name in ("gpt2-tiny-nopast", "qwen2-dynamo", "mistral-dynamo")
+            for grid in ("tp2,sp", "dp2", "mb3", "dp3,mb2", "tp2,sp,dp2,mb2")
+        ),
+    ],
+)
+def test_parts_without_labels(tpcc, name, grid):
+    """Replicas and micro-batches may have no label, or no sample. The token counts are odd."""
+    one, several = (compile_program(tpcc, name, g) for g in ("tp1", grid))
+    for rows in (slice(None), slice(1, None), slice(2, None)):  # 3, 2 or 1 samples
+        inputs, expected = expect(name)
+        inputs = {key: array[rows].copy() for key, array in inputs.items()}
+        inputs["labels"][:-1] = -100
+        outputs = list(expected)
+        want, have = one.run(inputs, outputs), several.run(inputs, outputs)
+        largest = max(np.abs(array).max() for array in want.values())
+        for key, array in want.items():
+            error = np.abs(have[key] - array).max()
+            assert error <= 1e-5 * max(np.abs(array).max(), 1e-3 * largest), (key, rows)
 
 
 SHAPE = {"batch_size": 2, "sequence_length": 8}

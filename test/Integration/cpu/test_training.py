@@ -57,7 +57,7 @@ def test_adamw(training, grid, tmp_path):
         np.testing.assert_allclose(values, reference.weights[name], atol=1e-4)
 
 
-@pytest.mark.parametrize("transport", ["threads", "mpi"])
+@pytest.mark.parametrize("transport", ["threads", "mpi", "tcp"])
 def test_resume_is_equal(training, transport, tmp_path):
     """A run that is saved and resumed has the bits of one that is not."""
     program = training.compile("adamw:decay=0.1,clip=0.5", "tp2,dp2")
@@ -68,6 +68,31 @@ def test_resume_is_equal(training, transport, tmp_path):
     for rank in range(4):
         name = f"step-10/rank-{rank}.safetensors"
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", ["tp2,sp", "dp2", "tp2,sp,dp2,mb2", "mb4"])
+def test_gpt2_on_all_transports(tpcc, grid, tmp_path):
+    """Threads, MPI and TCP give the same bits, and so does a run that is saved and resumed."""
+    program = tpcc.compile(MODELS / "gpt2-tiny-nopast.onnx", grid, "--train")
+    training_data.make_data(1000).tofile(tmp_path / "data.u16")
+
+    def train(steps, folder, transport):
+        flags = ["--data", tmp_path / "data.u16", "--batch", "5", "--sequence", "7"]
+        flags += ["--lr", "1e-2", "--steps", str(steps), "--save", tmp_path / folder]
+        if (tmp_path / folder).exists():
+            flags += ["--resume", tmp_path / folder]
+        lines = program.call(flags, transport).check().stdout.splitlines()
+        return without_speed(json.loads(line) for line in lines)
+
+    runs = {transport: train(10, transport, transport) for transport in ("threads", "mpi", "tcp")}
+    runs["parts"] = train(5, "parts", "tcp") + train(10, "parts", "threads")
+    for name, lines in runs.items():
+        assert lines == runs["threads"], name
+        for rank in range(program.grid.ranks):
+            file = f"step-10/rank-{rank}.safetensors"
+            same = (tmp_path / "threads" / file).read_bytes()
+            assert (tmp_path / name / file).read_bytes() == same, (name, rank)
 
 
 def test_sigterm_saves(training, tmp_path):
@@ -302,6 +327,31 @@ def test_loss_scale(tpcc, grid, tmp_path):
     assert without_speed(parts) == without_speed(lines)
     for file in sorted((tmp_path / "whole" / "step-20").glob("rank-*")):
         assert file.read_bytes() == (tmp_path / "parts" / "step-20" / file.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "grid", ["tp2", *(pytest.param(g, marks=pytest.mark.long) for g in ("dp2", "tp2,sp,dp2,mb2"))]
+)
+def test_smallest_loss_scale(tpcc, grid, tmp_path):
+    """A step whose gradients overflow also with the scale 1 ends the run. The z-loss is finite, but
+    not its gradients.
+    """
+    arguments = ("--train", "--precision=f16", "--z-loss=1e9", "--no-verify")
+    program = tpcc.compile(MODELS / "gpt2-tiny-nopast.onnx", grid, *arguments)
+    training_data.make_data(1000).tofile(tmp_path / "data.u16")
+    flags = ["--data", tmp_path / "data.u16", "--batch", "4", "--sequence", "8", "--lr", "1e-3"]
+    flags += ["--loss-scale", "4", "--steps", "9", "--save", tmp_path / "saved", "--save-every=1"]
+    result = program.call(flags)
+    result.refused("step 3: the norm of the gradients is", "also with the smallest loss scale")
+    assert "is the first op whose result is not finite" in result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(line["loss_scale"], line["skipped"]) for line in lines] == [(4, True), (2, True)]
+    assert all(np.isfinite(line["loss"]) for line in lines)
+    # The skipped steps are saved, and have changed no weight.
+    assert checkpoint.find_step(tmp_path / "saved").name == "step-2"
+    one, two = (checkpoint.read_tensors(tmp_path / "saved" / f"step-{step}") for step in (1, 2))
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, two[name])
 
 
 @pytest.mark.long
