@@ -28,7 +28,7 @@ GROUPS = {
     "preallocated steps": ["preallocated"],
     "windows, caps and masks": ["limits"],
     "kernels and constants": ["kernels"],
-    "plans of memory": ["buffers", "caches"],
+    "plans of memory": ["buffers", "caches", "updates"],
     "columns of merged matmuls": ["columns"],
     "mixtures of experts": ["experts"],
     "quantized weights": ["quantized"],

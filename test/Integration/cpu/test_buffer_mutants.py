@@ -11,8 +11,10 @@ import pytest
 
 import harness
 import mutants
+import training_data
 from models import COMMITTED, FAMILIES, MODELS
 from mutants import tpc_opt
+from training_programs import without_speed
 
 GRIDS = {
     "gpt2-tiny-nopast": ["tp2", "tp2,sp,pp2,mb2"],
@@ -30,12 +32,21 @@ GENERATING = {
     "mistral-dynamo": ["tp2,pp2,mb2"],
     "gpt2-tiny-nopast": ["tp2,dp2"],
 }
+# Training steps, which update parameters in place.
+TRAINING = {
+    "gpt2-tiny-nopast": ["tp2,dp2,mb2", "tp1"],
+    "qwen2-dynamo": ["tp2,sp"],
+}
 PROMPTS = ("3,5,7,11,13", "2")
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
 
 def kinds() -> list[str]:
     return mutants.kinds("buffer-")
+
+
+def kinds_of_training() -> list[str]:
+    return mutants.kinds("buffer-", "update-")
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +93,8 @@ def compute(program, *mutate):
         text, executable = Path(folder, "mutant.mlir"), Path(folder, "mutant")
         tpc_opt(program, *mutate, "-o", text).check()
         harness.run([harness.BUILD_STAGED, text, "-o", executable]).check()
+        if "--train" in program.stem.split("@"):
+            return train(executable, Path(folder))
         if "--generate" in program.stem.split("@"):
             return [logits_of(executable, prompt, Path(folder, "logits.npy")) for prompt in PROMPTS]
         about = json.loads(harness.run([executable, "--describe", "--json"]).check().stdout)
@@ -103,6 +116,16 @@ def compute(program, *mutate):
     return found
 
 
+def train(executable, folder):
+    """Returns the losses and the saved state of three steps."""
+    training_data.make_data(200).tofile(folder / "data.u16")
+    flags = ["--data", folder / "data.u16", "--batch", "4", "--sequence", "5", "--steps", "3"]
+    flags += ["--lr", "1e-2", "--save", folder / "saved"]
+    lines = harness.run([executable, *flags]).check().stdout.splitlines()
+    files = sorted((folder / "saved" / "step-3").glob("rank-*"))
+    return without_speed(map(json.loads, lines)), [file.read_bytes() for file in files]
+
+
 def logits_of(executable, prompt, path):
     harness.run(
         [executable, "--prompt-ids", prompt, "--max-new-tokens=4", "--logits", path]
@@ -112,7 +135,7 @@ def logits_of(executable, prompt, path):
 
 def run(programs, cases, name):
     made = {case[:-2]: programs(*case[:-2]) for case in cases}
-    table = mutants.Table(kinds())
+    table = mutants.Table(kinds_of_training() if "--train" in cases[0] else kinds())
     table.judge(
         lambda case: judge(made[case[:-2]], *case[-2:]),
         cases,
@@ -134,6 +157,17 @@ def test_sample_of_caches(programs):
     cases = [("llama-past", "tp4", "--generate", kind, pick.randrange(1000)) for kind in kinds()]
     table = run(programs, cases, "sample_of_caches")
     assert table.by("buffers") >= 15 and table.by("buffers", "buffer-wrong-state") == 1
+
+
+@pytest.mark.slow
+def test_sample_of_training(programs):
+    pick = random.Random(3)
+    step = ("gpt2-tiny-nopast", "tp1", "--train")
+    # A mark for an operand whose memory no launch passes as a result changes nothing.
+    updates = [kind for kind in mutants.kinds("update-") if kind != "update-marks-other"]
+    cases = [(*step, kind, pick.randrange(1000)) for kind in kinds_of_training()]
+    table = run(programs, cases, "sample_of_updates")
+    assert [kind for kind in updates if not table.by("buffers", kind)] == []
 
 
 @pytest.mark.long
@@ -160,3 +194,16 @@ def test_all_of_caches(programs):
         for seed in range(4)
     ]
     assert run(programs, cases, "caches").mutants() >= 200
+
+
+@pytest.mark.long
+def test_all_of_training(programs):
+    cases = [
+        (name, grid, "--train", kind, seed * 37)
+        for name, grids in TRAINING.items()
+        for grid in grids
+        for kind in kinds_of_training()
+        for seed in range(4)
+    ]
+    table = run(programs, cases, "updates")
+    assert table.mutants() >= 200
