@@ -78,11 +78,11 @@ def TpcKernel_FuncOp
     Operands are read, results are written. Both are memory, `memref<?x…>` with one dimension for
     each size. An operand may be columns of a larger buffer: in `%x: memref<?x?x?xf32> of
     [n, 12, 64] rows 1 stride "3*_768"` the first dimension counts rows, which are `3*_768` elements
-    apart; the elements of a row are dense. No result aliases another result, or an operand unless it
-    is marked: a launch may pass the memory of `%w` for `%y: memref<?x?xf32> of [768, 64] over %w`.
-    The body has sizes and constants, then one `tpc_kernel.rows`. A conditional store may write a slice of a
-    result; the other elements stay unchanged. The slice may be in another row of the result if no
-    two rows store to the same element. For example, this kernel appends new keys to a cache:
+    apart; the elements of a row are dense. No result aliases another result, nor an operand unless
+    it is marked: a launch may pass the memory of `%w` for `%y: memref<?xf32> of [768] over %w`. The
+    body has sizes and constants, then one `tpc_kernel.rows`. A conditional store may write a slice
+    of a result; the other elements stay unchanged. The slice may be in another row of the result if
+    no two rows store to the same element. For example, this kernel appends new keys to a cache:
 
         %length = memref.load %lengths[%b] : memref<?xi64>
         %0 = arith.index_cast %length : i64 to index
@@ -108,8 +108,8 @@ def TpcKernel_FuncOp
       row's index plus a term that is equal for all rows with the same preceding indices;
     * a load from a result before the store, from another row, or without a `tpc_kernel.barrier`
       after the store; a load from a result of which rows store only a slice;
-    * a result `over` an operand of another type, with other sizes or with a stride, or of which
-      another result is over the same operand; a load from that operand of another element than the
+    * a result `over` an operand of another type, with other sizes or with a stride, or over the
+      operand of another result; a load from that operand of another element than the
       one that is stored, or not before the store in the same `tpc_kernel.elements`.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,

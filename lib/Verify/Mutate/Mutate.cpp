@@ -84,6 +84,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getStepMutations());
     llvm::append_range(all, getPreallocatedMutations());
     llvm::append_range(all, getBufferMutations());
+    llvm::append_range(all, getUpdateMutations());
     llvm::append_range(all, getStartMutations());
     llvm::append_range(all, getColumnMutations());
     llvm::append_range(all, getKernelMutations());

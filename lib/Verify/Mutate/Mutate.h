@@ -70,6 +70,11 @@ inline buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t constant)
   return buffer::ExprAttr::get(m.context, expr.getExpr() + ::tpc::SymExpr(constant));
 }
 
+/// Returns the buffers that an op on buffers writes.
+SmallVector<OpOperand *> getWrites(Operation *op);
+/// Returns other buffers that an op could use instead of `buffer`.
+SmallVector<Value> getOthers(Operation *op, Value buffer, bool ofEqualExtent);
+
 /// A kind of fault. The function returns false if the program has no location for it.
 struct Mutation {
   StringRef name, what;
@@ -125,6 +130,7 @@ ArrayRef<Mutation> getStepMutations();
 ArrayRef<Mutation> getPreallocatedMutations();
 /// Programs on buffers.
 ArrayRef<Mutation> getBufferMutations();
+ArrayRef<Mutation> getUpdateMutations();
 /// Merged results in one buffer, and kernels that read them.
 ArrayRef<Mutation> getColumnMutations();
 /// Started collectives, at the staged level and on buffers.

@@ -17,7 +17,11 @@ from tpc import checkpoint
 BATCH, SEQUENCE = 4, 6
 GRIDS = ("tp1", "tp2", "dp2", "tp2,sp,dp2,mb2")
 FAMILIES = [name for name in EXPECTED if not name.endswith("-smoothed")]
-DEFAULT = {("gpt2-tiny-nopast", "tp2,sp,dp2,mb2"), ("qwen2-dynamo", "tp1"), ("mistral-dynamo", "dp2")}
+DEFAULT = {
+    ("gpt2-tiny-nopast", "tp2,sp,dp2,mb2"),
+    ("qwen2-dynamo", "tp1"),
+    ("mistral-dynamo", "dp2"),
+}
 STATE = {"adamw:clip=1": 8, "sgd:momentum=0.9": 4, "sgd": 0}  # bytes for each element
 PLAN = re.compile(
     r"^ranks? ([\d ]+): weights .*?\((\d+) bytes\), optimizer state .*?\((\d+) bytes\), "
