@@ -40,6 +40,7 @@ private:
   LogicalResult findTrained();
   FailureOr<ParameterOp> findParameter(StringRef name, Value gradient);
   LogicalResult shareElements(ParameterOp parameter);
+  LogicalResult checkBytes(ParameterOp parameter);
   Value addInput(StringRef name);
   Value number(double x);
   template <typename OpT> Value make(Value a, Value b) {
@@ -154,6 +155,23 @@ LogicalResult AddOptimizer::shareElements(ParameterOp parameter) {
   return success();
 }
 
+/// Emits an error if another weight has bytes of this one: it would be another copy of elements
+/// that the optimizer updates.
+LogicalResult AddOptimizer::checkBytes(ParameterOp parameter) {
+  WeightOp own = parameter.getWeightOp();
+  auto getEnd = [](WeightOp weight) {
+    auto type = cast<RankedTensorType>(weight.getType());
+    return int64_t(weight.getOffset()) + type.getNumElements() * getElementBytes(type);
+  };
+  for (auto other : getOperation().getOps<WeightOp>())
+    if (other != own && other.getFile() == own.getFile() &&
+        int64_t(other.getOffset()) < getEnd(own) && int64_t(own.getOffset()) < getEnd(other))
+      return other.emitOpError() << "@" << other.getSymName() << " has bytes of the file that are "
+                                 << "also weight @" << own.getSymName()
+                                 << ", which the optimizer updates: use one initializer for both";
+  return success();
+}
+
 LogicalResult AddOptimizer::findTrained() {
   Operation *end = main.front().getTerminator();
   for (unsigned i = 0; i < main.getNumResults(); ++i) {
@@ -179,7 +197,7 @@ LogicalResult AddOptimizer::findTrained() {
     return emitError(loc) << "a training step needs a scalar result 'loss' and results 'grad.…' of "
                              "weights: run tpc-derive-backward first";
   for (Trained &t : trained)
-    if (failed(shareElements(t.parameter)))
+    if (failed(checkBytes(t.parameter)) || failed(shareElements(t.parameter)))
       return failure();
   return success();
 }

@@ -53,3 +53,19 @@ module {
     return %loss, %g : tensor<f32>, tensor<4xf32>
   }
 }
+
+// -----
+
+// A head that is tied by its bytes would get an update of its own.
+module {
+  tpc.weight @w in "w.bin" at 0 : tensor<4xf32>
+  // expected-error @below {{@v has bytes of the file that are also weight @w, which the optimizer updates: use one initializer for both}}
+  tpc.weight @v in "w.bin" at 8 : tensor<2xf32>
+  func.func @main(%loss: tensor<f32>) -> (tensor<f32> {tpc.name = "loss"}, tensor<4xf32> {tpc.name = "grad.w"}) {
+    %w = tpc.parameter @w : tensor<4xf32>
+    %v = tpc.parameter @v : tensor<2xf32>
+    %s = tpc.reduce sum %v [0] : tensor<2xf32> -> tensor<f32>
+    %g = tpc.mul %w, %s : tensor<4xf32>, tensor<f32> -> tensor<4xf32>
+    return %loss, %g : tensor<f32>, tensor<4xf32>
+  }
+}
