@@ -147,7 +147,6 @@ FIRST = {
     "weights that are filled": "device suite",
     "kernels that fill weights": "device suite",
     "kernels that add to caches": "device suite",
-    "sums over micro-batches": "device suite",
     "tokens chosen by the GPU": "own kernels",
     "windows": "generation on tp1",
 }
