@@ -42,7 +42,7 @@ def kinds() -> list[str]:
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
         *("columns-", "fused-", "experts-", "quantized-", "schedule-", "async-"),
-        *("train-", "gradient-"),
+        *("train-", "gradient-", "update-"),
     )
     return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 
