@@ -57,29 +57,34 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                                          {"below_2_31", std::move(extents)},
                                          {"architectures", std::move(architectures)}});
   }
-  // Launches, and matmuls of the library, by the tensor function that contains them.
+  // Launches, and matmuls of the library, by the tensor function or stage that contains them.
   llvm::json::Object functions, matmuls;
-  for (auto function : program.getOps<func::FuncOp>()) {
-    if (function->hasAttr(kKernelAttr) || function.isExternal())
-      continue;
-    int64_t count = 0;
-    function.walk([&](func::CallOp call) {
-      auto callee = program.lookupSymbol<func::FuncOp>(call.getCallee());
-      count += callee && callee->hasAttr(kKernelAttr);
-    });
-    functions[function.getName()] = count;
-    int64_t single = 0;
+  auto count = [&](Operation *root, const std::string &name) {
+    int64_t launches = 0, single = 0;
     llvm::DenseSet<std::pair<Value, Attribute>> merged;
-    function.walk([&](MatmulOp op) {
+    root->walk([&](func::CallOp call) {
+      auto callee = program.lookupSymbol<func::FuncOp>(call.getCallee());
+      launches += callee && callee->hasAttr(kKernelAttr);
+    });
+    root->walk([&](MatmulOp op) {
       if (Attribute mark = op->getAttr(kMergedAttr))
         merged.insert({op.getLhs(), mark});
       else
         ++single;
     });
-    matmuls[function.getName()] = single + int64_t(merged.size());
-  }
+    if (isa<StageOp>(root) && !launches && !single && merged.empty())
+      return;
+    functions[name] = launches;
+    matmuls[name] = single + int64_t(merged.size());
+  };
+  for (auto function : program.getOps<func::FuncOp>())
+    if (!function->hasAttr(kKernelAttr) && !function.isExternal())
+      count(function, function.getName().str());
+  auto getStageName = [](StageOp stage) { return "stage_" + std::to_string(stage.getIndex()); };
+  program.walk([&](StageOp stage) { count(stage, getStageName(stage)); });
   llvm::json::Array attentions;
   program.walk([&](AttentionOp op) {
+    auto function = op->getParentOfType<func::FuncOp>();
     // This succeeds, because the op's kernels were generated.
     FailureOr<AttentionVariant> variant = getVariant(op);
     auto entry = llvm::find_if(code.attentions,
@@ -87,7 +92,8 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
     StringRef whyNot = getLibraryLimitation(*variant);
     attentions.push_back(llvm::json::Object{
         {"node", mlir::tpc::getSourceName(op.getLoc())},
-        {"function", op->getParentOfType<func::FuncOp>().getName()},
+        {"function",
+         function ? function.getName().str() : getStageName(op->getParentOfType<StageOp>())},
         {"computed_by", whyNot.empty()
                             ? "cuDNN if it is found and supports the shape, else generated kernels"
                             : "generated kernels"},

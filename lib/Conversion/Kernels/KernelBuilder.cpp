@@ -390,7 +390,8 @@ void KernelBuilder::markOverwrites(kernel::FuncOp function, Overwrites overwrite
     Value operand = memory.lookup(argument);
     memref::StoreOp store;
     for (Operation *user : memory.lookup(results[result]).getUsers())
-      store = cast<memref::StoreOp>(user);
+      if (auto found = dyn_cast<memref::StoreOp>(user))
+        store = found;
     bool isSafe = llvm::all_of(operand.getUsers(), [&](Operation *user) {
       auto load = cast<memref::LoadOp>(user);
       return load->getBlock() == store->getBlock() && load->isBeforeInBlock(store) &&
