@@ -10,8 +10,8 @@ namespace mlir::tpc::lowered {
 /// Outcomes in separate runs of a kernel and its tensor function.
 struct KernelOutcomes {
   Outcomes choices;
-  /// Of ops on tensors that return booleans; none for other element-wise ops whose definition has a
-  /// comparison of floats, such as tpc.relu.
+  /// Outcomes of ops on tensors that return booleans. Other element-wise ops have an entry if their
+  /// definition has a comparison of floats, such as tpc.relu, but no outcome.
   llvm::MapVector<Operation *, uint8_t> onTensors;
 };
 
