@@ -242,13 +242,17 @@ void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
   std::vector<int64_t> order(sizes.begin(), sizes.end());
   if (distinct == Distinct::Descending)
     std::reverse(order.begin(), order.end());
+  // All differences of 0, 1, 3, 7, 12, 20 and 30 differ.
+  constexpr int64_t spread[] = {1, 2, 4, 5, 8, 10, 1};
   for (int64_t n : order) {
     Factors leaves;
     collectLeaves(n, leaves);
     for (int64_t leaf : leaves)
       if (auto [it, isNew] = chosen.try_emplace(leaf); isNew) {
         it->second = frozen.count(leaf) ? leaf : std::min(leaf, base);
-        base += distinct != Distinct::No;
+        base += distinct == Distinct::Spread
+                    ? spread[std::min(chosen.size() - 1, std::size(spread) - 1)]
+                    : distinct != Distinct::No;
       }
   }
   growTables(rows);

@@ -36,8 +36,9 @@ class SizeReduction : public interpret::Sizes {
 public:
   using Factors = SmallVector<int64_t, 4>;
   /// No: different sizes may have equal reduced sizes, which are small. Ascending, Descending:
-  /// different sizes have different reduced sizes, in the same or the opposite order.
-  enum class Distinct { No, Ascending, Descending };
+  /// different sizes have different reduced sizes, in the same or the opposite order. Spread: in
+  /// the same order, and the differences of the first sizes differ, so that 2 b - c is not a.
+  enum class Distinct { No, Ascending, Descending, Spread };
 
   /// Collects the constraints of `model` and `program`, and chooses sizes for the grid `sample`,
   /// which replaces `grid`. `base` is the value of an unconstrained size. Tables of positions have

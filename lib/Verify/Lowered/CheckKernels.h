@@ -37,8 +37,8 @@ std::optional<arith::CmpFPredicate> getPredicate(Operation *op);
 /// become the elements of the operands, with 16-bit floats as f32.
 void buildDefinition(ScalarOpInterface op, Block &block);
 
-/// Checks that a kernel has no float operations that its tensor function does not require, and no
-/// operations whose results are not used.
+/// Checks that a kernel has no float operations, loops or long chains of integer operations that
+/// its tensor function does not require, and no operations whose results are not used.
 LogicalResult checkArithmetic(kernel::FuncOp function, func::FuncOp tensors);
 
 /// Checks that integer arithmetic of a kernel matches its tensor function: each limit, divisor and

@@ -354,17 +354,19 @@ LogicalResult Comparison::run(const Draw &draw) {
     bool missed = std::exchange(world.misses, false);
     bool isEvaluated = exact.run(arguments);
     bool isInBounds = !std::exchange(world.misses, missed);
-    if (!isEvaluated || !isInBounds ||
-        (succeeded(kernel.run(*views, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
-                              draw.comparesRounding ? &narrowings : nullptr, &compared)) &&
-         reported))
+    if (!isEvaluated || !isInBounds)
       return success();
+    (void)kernel.run(*views, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
+                     draw.comparesRounding ? &narrowings : nullptr, &compared);
     if (draw.comparesRounding || isHuge || exact.hasSteps()) {
       sensitivity = measureSensitivity(exact, TensorRun(tensors, world, at), arguments);
       world.misses = missed;
     }
   }
-  if (failedAt && !reported)
+  if (reported)
+    return failedAt->emitError() << "in kernel @" << function.getSymName()
+                                 << ", run alone at small sizes: a valid index: " << why;
+  if (failedAt)
     return isa<memref::LoadOp, memref::StoreOp>(failedAt)
                ? LogicalResult(failedAt->emitError() << "run alone: " << why)
                : success();

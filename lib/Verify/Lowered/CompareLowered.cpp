@@ -119,15 +119,15 @@ static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actua
   return success();
 }
 
-/// Returns whether the model's outputs depend on the last element of `input`, an id of a table with
+/// Returns whether the model's outputs depend on an element of `input`, an id of a table with
 /// `rows` rows. If a later slice drops the row, a kernel may omit the lookup.
 static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs, size_t input,
-                                int64_t rows) {
+                                bool isFirst, int64_t rows) {
   if (rows < 2)
     return true;
   std::deque<Machine<Doubles>> runs;
   for (int64_t row : {int64_t(0), rows - 1}) {
-    inputs[input].data.back() = double(row);
+    (isFirst ? inputs[input].data.front() : inputs[input].data.back()) = double(row);
     if (failed(runs.emplace_back(model, inputs).run()))
       return failure();
   }
@@ -146,7 +146,7 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &staged
       if (rows == 0 || inputs[i].data.empty())
         continue;
       std::vector<Tensor<double>> changed(inputs.begin(), inputs.end());
-      changed[i].data.back() = double(missing);
+      (missing < 0 ? changed[i].data.front() : changed[i].data.back()) = double(missing);
       model.misses = false;
       if (failed(Machine<Doubles>(model, changed).run()))
         return failure();
@@ -157,7 +157,7 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &staged
         return failure();
       if (!machine.reported.empty())
         continue;
-      FailureOr<bool> needed = isNeeded(model, changed, i, rows);
+      FailureOr<bool> needed = isNeeded(model, changed, i, /*isFirst=*/missing < 0, rows);
       if (failed(needed))
         return failure();
       if (*needed)
@@ -334,6 +334,15 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     addLong(name);
   // If all symbols are 1, products of symbols are less than static sizes.
   addLong({});
+  // Conditions on several symbols, and sums and differences of static sizes.
+  SizeReduction spread = different;
+  spread.reorder(/*base=*/3, SizeReduction::Distinct::Spread);
+  int64_t several = 1; // their product is limited
+  for (; several < 13 && std::pow(several + 1, different.getSymbols().size()) <= 200; ++several) {
+  }
+  for (const std::string &symbol : different.getSymbols())
+    spread.setSymbol(symbol, several);
+  World spreadWorld(staged, grid, spread);
   // Caches must have room for the tokens that are appended.
   if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged)) {
     addLong({step->tokens, step->capacity});
@@ -349,6 +358,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     actual.choices = &choices;
     for (World &world : longWorlds)
       actual.alone.push_back(&world);
+    actual.alone.push_back(&spreadWorld);
     if (failed(actual.run()))
       return failure();
     if (!actual.reported.empty())

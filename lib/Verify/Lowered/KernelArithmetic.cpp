@@ -254,6 +254,46 @@ static void addOperations(Counts &counts, Operation *op) {
       });
 }
 
+/// Returns the largest number of integer operations, one on the result of the other, that compute
+/// a value from loaded elements, indices and sizes.
+static unsigned getDepth(Value value, DenseMap<Value, unsigned> &depths) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !value.getType().isIntOrIndex() || isa<memref::LoadOp, kernel::FoldOp>(op))
+    return 0;
+  auto [it, isNew] = depths.try_emplace(value, 0);
+  if (!isNew)
+    return it->second;
+  unsigned depth = 0;
+  SmallVector<Value> operands(op->getOperands());
+  if (auto branch = dyn_cast<scf::IfOp>(op); branch && !branch.getElseRegion().empty()) {
+    llvm::append_range(operands, branch.thenYield().getOperands());
+    llvm::append_range(operands, branch.elseYield().getOperands());
+  }
+  for (Value operand : operands)
+    depth = std::max(depth, getDepth(operand, depths));
+  bool counts =
+      isa<arith::ArithDialect>(op->getDialect()) && !isa<CastOpInterface, arith::ConstantOp>(op);
+  return depths[value] = depth + counts;
+}
+
+/// Returns the largest depth that the ops of a tensor function require. An op that moves elements
+/// needs up to three operations for an index.
+static unsigned getMaxDepth(func::FuncOp tensors) {
+  constexpr unsigned ofAccesses = 8, ofMove = 3;
+  unsigned depth = ofAccesses;
+  tensors.walk([&](Operation *op) {
+    depth += ofMove;
+    if (auto scalar = dyn_cast<ScalarOpInterface>(op)) {
+      Block block;
+      buildDefinition(scalar, block);
+      depth += llvm::count_if(block, [](Operation &inner) {
+        return llvm::all_of(inner.getResultTypes(), [](Type type) { return type.isIntOrIndex(); });
+      });
+    }
+  });
+  return depth;
+}
+
 LogicalResult lowered::checkArithmetic(kernel::FuncOp function, func::FuncOp tensors) {
   auto error = [&](Operation *op) {
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
@@ -269,9 +309,20 @@ LogicalResult lowered::checkArithmetic(kernel::FuncOp function, func::FuncOp ten
       return error(function) << "it computes " << count << " different values by '" << kind
                              << "', but its tensor function requires at most " << expected;
   }
+  // Small runs do not detect a long chain of additions: 2^40 * row, or row - n - ... - n.
+  unsigned limit = getMaxDepth(tensors);
+  bool hasLoop = !tensors.front().getOps<CumSumOp>().empty();
+  DenseMap<Value, unsigned> depths;
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
     if (op->getNumResults() && op->use_empty() && isMemoryEffectFree(op))
       return error(op) << "nothing uses its result";
+    if (isa<scf::ForOp>(op) && !hasLoop)
+      return error(op) << "no op of its tensor function needs a loop";
+    for (Value result : op->getResults())
+      if (unsigned depth = getDepth(result, depths); depth > limit)
+        return error(op) << "its integers are computed by " << depth
+                         << " operations, one after the other, but its tensor function requires at "
+                         << "most " << limit;
     return success();
   });
   return failure(result.wasInterrupted());
