@@ -52,6 +52,12 @@ public:
     choose(base, /*rows=*/0, order);
   }
 
+  /// Gives static sizes their original values.
+  void restoreSizes() {
+    for (auto &[size, reduced] : chosen)
+      reduced = size;
+  }
+
   /// Returns an op without a size model; null if all ops have one.
   Operation *getUnknown() const { return unknown; }
 

@@ -6,14 +6,16 @@
 // it may be wrong: `row > 48 ? 0 : x` in runs with 12 rows. Each choice must therefore have both
 // outcomes, with four exceptions:
 //
-//   * Intervals of indices and sizes show that a condition is constant. The other branch must then
-//     have no constant and no float operation that is only there, because the tensor function may
-//     require it.
+//   * Intervals of indices and sizes show that a condition is constant, or it depends on static
+//   sizes
+//     alone and a small kernel ran at its real sizes. The other branch must then have no constant
+//     and no float operation that is only there, because the tensor function may require it.
 //   * The condition is a part of the bounds check of a lookup. checkLookups compares its form, and
 //     runs have no invalid indices.
-//   * A comparison of floats on tensors, which the kernel needs (KernelDecisions.cpp), lacks the
-//   same
-//     outcome. No probability is -infinity, for example.
+//   * A comparison of floats on tensors, which the kernel needs (KernelDecisions.cpp), or an op on
+//     booleans, lacks the same outcome. No probability is -infinity, for example.
+//   * An element-wise op on tensors compares integers with a constant in its definition, such as
+//     tpc.mod its divisor with -1.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,6 +27,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -108,6 +111,29 @@ static bool dependsOnPosition(Value value) {
   return llvm::any_of(op->getOperands(), dependsOnPosition) ||
          (branch && (llvm::any_of(branch.thenYield().getOperands(), dependsOnPosition) ||
                      llvm::any_of(branch.elseYield().getOperands(), dependsOnPosition)));
+}
+
+/// Returns whether a value is computed from static sizes, and from indices of loops over them,
+/// alone.
+static bool isStatic(Value value) {
+  auto isStaticSize = [](const ::tpc::SymExpr &size) {
+    std::set<std::string> names;
+    size.collectSymbols(names);
+    return llvm::all_of(names, [](const std::string &name) {
+      std::optional<NamedSize> named = getNamedSize(name);
+      return named && (named->kind == NamedSize::Size || named->kind == NamedSize::Offset);
+    });
+  };
+  if (auto index = dyn_cast<BlockArgument>(value))
+    return llvm::TypeSwitch<Operation *, bool>(index.getOwner()->getParentOp())
+        .Case<kernel::RowsOp, kernel::ElementsOp, kernel::FoldOp>(
+            [&](auto loop) { return isStaticSize(loop.getExprs()[index.getArgNumber()]); })
+        .Default([](Operation *) { return false; });
+  Operation *op = value.getDefiningOp();
+  if (auto size = dyn_cast<kernel::SizeOp>(op))
+    return isStaticSize(size.getExpr());
+  return isa<arith::ArithDialect>(op->getDialect()) && value.getType().isIntOrIndex() &&
+         llvm::all_of(op->getOperands(), isStatic);
 }
 
 bool ChoiceChecker::isInDefinition(Value condition) const {
@@ -218,6 +244,9 @@ LogicalResult ChoiceChecker::check(Operation *op, uint8_t outcomes) {
   Value condition = branch   ? branch.getCondition()
                     : select ? select.getCondition()
                              : op->getResult(0);
+  // The runs at real sizes have all values of such a condition.
+  if (alone.atRealSizes && outcomes != 0 && isStatic(condition))
+    decided[condition.getDefiningOp()] = outcomes == 2;
   if (std::optional<bool> constant = getConstant(condition)) {
     if (branch)
       return checkUnreachable(*constant ? branch.getElseRegion() : branch.getThenRegion());

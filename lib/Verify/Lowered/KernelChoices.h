@@ -13,6 +13,8 @@ struct KernelOutcomes {
   /// Outcomes of ops on tensors that return booleans. Other element-wise ops have an entry if their
   /// definition has a comparison of floats, such as tpc.relu, but no outcome.
   llvm::MapVector<Operation *, uint8_t> onTensors;
+  /// Whether the kernel also ran with the original static sizes.
+  bool atRealSizes = false;
 };
 
 /// Outcomes of the choices of all kernels, in runs whose results were compared.

@@ -229,6 +229,23 @@ const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
   return cached.get();
 }
 
+/// Returns the number of elements of all tensors of a function on a rank.
+static int64_t countElements(func::FuncOp tensors, interpret::World &world, const Coordinates &at) {
+  int64_t count = 0;
+  auto add = [&](Value value) {
+    int64_t elements = 1;
+    if (isa<RankedTensorType>(value.getType()))
+      for (int64_t size : world.getSlice(value.getType(), at).shape)
+        if (__builtin_mul_overflow(elements, size, &elements))
+          elements = std::numeric_limits<int32_t>::max();
+    count += std::min<int64_t>(elements, std::numeric_limits<int32_t>::max());
+  };
+  llvm::for_each(tensors.getArguments(), add);
+  for (Operation &op : tensors.front())
+    llvm::for_each(op.getResults(), add);
+  return count;
+}
+
 LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<MemoryView> memory,
                                           int rank) {
   FailureOr<func::FuncOp> tensors = getTensors(program, kernel.getFunction());
@@ -236,11 +253,16 @@ LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<
     return failure();
   SmallVector<interpret::World *> worlds{&world};
   llvm::append_range(worlds, alone);
+  constexpr int64_t most = 4096;
+  if (countElements(*tensors, *real, ranks[rank]) <= most)
+    worlds.push_back(real);
   for (auto [i, at] : llvm::enumerate(worlds)) {
     RankSizesEvaluator evaluator(*at);
     auto evaluateHere = [&](const SymExpr &size) { return evaluator.evaluate(size, ranks[rank]); };
+    KernelOutcomes &outcomes = choices->ofKernel(kernel);
+    outcomes.atRealSizes |= at == real;
     if (failed(compareKernel(kernel, *tensors, memory, /*isGiven=*/i == 0, /*isBrief=*/i > 1, *at,
-                             ranks[rank], evaluateHere, choices->ofKernel(kernel))))
+                             ranks[rank], evaluateHere, outcomes)))
       return failure();
   }
   return success();

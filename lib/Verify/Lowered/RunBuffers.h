@@ -67,6 +67,8 @@ public:
   /// sizes and in the first of these worlds, and one magnitude in the others.
   bool comparesKernels = false;
   SmallVector<interpret::World *> alone;
+  /// The world of the original static sizes, for kernels that have few elements in it.
+  interpret::World *real = nullptr;
   /// Receives the outcomes of the choices of compared kernels.
   ChoiceCoverage *choices = nullptr;
 
