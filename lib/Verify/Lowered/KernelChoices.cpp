@@ -4,7 +4,7 @@
 // indices are polynomials of positions and sizes, except where it chooses: by a comparison, a
 // selection or a branch. An outcome that no run has is not compared with the tensor function, so
 // it may be wrong: `row > 48 ? 0 : x` in runs with 12 rows. Each choice must therefore have both
-// outcomes, with four exceptions:
+// outcomes, with these exceptions:
 //
 //   * Intervals of indices and sizes show that a condition is constant, or it depends on static
 //   sizes
@@ -12,8 +12,9 @@
 //     and no float operation that is only there, because the tensor function may require it.
 //   * The condition is a part of the bounds check of a lookup. checkLookups compares its form, and
 //     runs have no invalid indices.
-//   * A comparison of floats on tensors, which the kernel needs (KernelDecisions.cpp), or an op on
-//     booleans, lacks the same outcome. No probability is -infinity, for example.
+//   * The condition chooses an operand of a concatenation.
+//   * A comparison of elements or an op on booleans lacks the same outcome on tensors. No
+//     probability is -infinity, for example.
 //   * An element-wise op on tensors compares integers with a constant in its definition, such as
 //     tpc.mod its divisor with -1.
 //
@@ -85,6 +86,14 @@ private:
   /// Returns whether a condition may be a comparison of integers in the definition of an
   /// element-wise op on tensors, of an element with a constant, or a combination with one.
   bool isInDefinition(Value condition) const;
+  /// Returns whether a condition may choose an operand of a concatenation: a slice of it may drop
+  /// entire operands, at sizes that intervals do not relate.
+  bool isOfConcat(Value condition) const {
+    auto comparison = condition.getDefiningOp<arith::CmpIOp>();
+    return concatenates && comparison && comparison.getPredicate() == arith::CmpIPredicate::slt &&
+           comparison.getLhs().getType().isIndex() &&
+           isa_and_nonnull<kernel::SizeOp, arith::ConstantOp>(comparison.getRhs().getDefiningOp());
+  }
   LogicalResult checkUnreachable(Region &region);
 
   kernel::FuncOp function;
@@ -184,6 +193,8 @@ bool ChoiceChecker::isOnTensors(Value condition, uint8_t outcomes) const {
   auto isCounterpart = [&](Operation *onTensors) {
     if (auto comparison = dyn_cast_or_null<arith::CmpFOp>(op))
       return getPredicate(onTensors) == comparison.getPredicate();
+    if (isa_and_nonnull<arith::CmpIOp>(op) && !op->getOperand(0).getType().isIndex())
+      return isa<CmpOp>(onTensors) && !getPredicate(onTensors);
     return (isa_and_nonnull<arith::AndIOp>(op) && isa<AndOp>(onTensors)) ||
            (isa_and_nonnull<arith::OrIOp>(op) && isa<OrOp>(onTensors)) ||
            (isa_and_nonnull<arith::XOrIOp>(op) && isa<XorOp, NotOp>(onTensors));
@@ -208,10 +219,7 @@ LogicalResult ChoiceChecker::checkUnreachable(Region &region) {
         })
         .wasInterrupted();
   };
-  // Slices of a concatenation may drop entire operands.
-  auto comparison =
-      cast<scf::IfOp>(region.getParentOp()).getCondition().getDefiningOp<arith::CmpIOp>();
-  if (concatenates && comparison && comparison.getPredicate() == arith::CmpIPredicate::slt)
+  if (isOfConcat(cast<scf::IfOp>(region.getParentOp()).getCondition()))
     return success();
   WalkResult result = region.walk([&](Operation *op) -> WalkResult {
     bool isFloat =
@@ -245,7 +253,7 @@ LogicalResult ChoiceChecker::check(Operation *op, uint8_t outcomes) {
                     : select ? select.getCondition()
                              : op->getResult(0);
   // The runs at real sizes have all values of such a condition.
-  if (alone.atRealSizes && outcomes != 0 && isStatic(condition))
+  if (outcomes != 0 && ((alone.atRealSizes && isStatic(condition)) || isOfConcat(condition)))
     decided[condition.getDefiningOp()] = outcomes == 2;
   if (std::optional<bool> constant = getConstant(condition)) {
     if (branch)
