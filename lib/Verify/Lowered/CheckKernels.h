@@ -50,7 +50,8 @@ LogicalResult checkIndices(kernel::FuncOp function, func::FuncOp tensors);
 LogicalResult checkWidths(ModuleOp program);
 
 /// Returns the comparisons of integers in a kernel that have the same result at all sizes and on
-/// all ranks, according to intervals of their operands, with their results.
+/// all ranks, according to intervals of their operands, with their results; and loops that have no
+/// iterations.
 DenseMap<Operation *, bool> findDecided(kernel::FuncOp function, func::FuncOp tensors,
                                         SizeRanges &sizes);
 

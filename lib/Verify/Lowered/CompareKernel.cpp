@@ -363,8 +363,9 @@ LogicalResult Comparison::run(const Draw &draw) {
     }
   }
   if (reported)
-    return failedAt->emitError() << "in kernel @" << function.getSymName()
-                                 << ", run alone at small sizes: a valid index: " << why;
+    return failedAt->emitError()
+           << "in kernel @" << function.getSymName()
+           << ", run alone at small sizes, reports a valid index as out of bounds";
   if (failedAt)
     return isa<memref::LoadOp, memref::StoreOp>(failedAt)
                ? LogicalResult(failedAt->emitError() << "run alone: " << why)

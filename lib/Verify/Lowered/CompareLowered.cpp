@@ -123,10 +123,9 @@ static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actua
 /// `rows` rows. If a later slice drops the row, a kernel may omit the lookup.
 static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs, size_t input,
                                 bool isFirst, int64_t rows) {
-  if (rows < 2) // the only row has no other to compare with
-    return false;
+  // Instead of another row, a table of one row has the zeros of an id that does not exist.
   std::deque<Machine<Doubles>> runs;
-  for (int64_t row : {int64_t(0), rows - 1}) {
+  for (int64_t row : {int64_t(0), std::max<int64_t>(rows - 1, 1)}) {
     (isFirst ? inputs[input].data.front() : inputs[input].data.back()) = double(row);
     if (failed(runs.emplace_back(model, inputs).run()))
       return failure();

@@ -99,7 +99,7 @@ LogicalResult lowered::compareArithmetic(kernel::FuncOp function, func::FuncOp t
       Scalar value = view.load(i);
       if (!std::isfinite(expected) || !std::isfinite(off) || value.isUnspecified())
         continue;
-      double tolerance = 16 * (off + std::ldexp(largest, -23)) + std::ldexp(1.0, -126), x = value.f;
+      double tolerance = 8 * (off + std::ldexp(largest, -23)) + std::ldexp(1.0, -126), x = value.f;
       if (std::fabs(x - expected) <= tolerance)
         continue;
       return reportResult(function, tensors, result)

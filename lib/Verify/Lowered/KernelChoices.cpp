@@ -42,12 +42,6 @@ ChoiceCoverage::Kernel &ChoiceCoverage::find(const KernelProgram &kernel) {
   return entry;
 }
 
-static std::optional<int64_t> getIntegerConstant(Value value) {
-  APInt constant;
-  return matchPattern(value, m_ConstantInt(&constant)) ? std::optional(constant.getSExtValue())
-                                                       : std::nullopt;
-}
-
 namespace {
 /// Checks the choices of one kernel.
 class ChoiceChecker {
@@ -60,7 +54,7 @@ public:
       buildDefinition(op, block);
       for (auto comparison : block.getOps<arith::CmpIOp>())
         if (!isa<CmpOp>(op.getOperation()))
-          defined.insert({comparison.getPredicate(), getIntegerConstant(comparison.getRhs())});
+          defined.insert({comparison.getPredicate(), getConstantIntValue(comparison.getRhs())});
     });
     tensors.walk([&](ConcatOp) { concatenates = true; });
     function.walk([&](kernel::CheckOp check) { addCheck(check); });
@@ -152,7 +146,7 @@ bool ChoiceChecker::isInDefinition(Value condition) const {
   auto comparison = condition.getDefiningOp<arith::CmpIOp>();
   if (!comparison || comparison.getLhs().getType().isIndex())
     return false;
-  std::optional<int64_t> constant = getIntegerConstant(comparison.getRhs());
+  std::optional<int64_t> constant = getConstantIntValue(comparison.getRhs());
   return constant && defined.count({comparison.getPredicate(), constant}) &&
          !dependsOnPosition(comparison.getLhs());
 }

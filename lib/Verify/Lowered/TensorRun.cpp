@@ -108,7 +108,8 @@ static void perturbMean(LayerNormOp op, const Data &x, const Data &scale, uint64
     }
     for (double each : row)
       variance += (each - mean) * (each - mean) / n;
-    double off = share * largest * Doubles::random(seed, begin) / std::sqrt(variance + epsilon);
+    double off = std::copysign(share * largest, Doubles::random(seed, begin)) /
+                 std::sqrt(variance + epsilon);
     for (size_t i = 0; i < n; ++i)
       result.data[begin + i] += off * scale.data[i];
   }
