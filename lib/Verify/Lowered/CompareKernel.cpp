@@ -481,8 +481,7 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
         draws.push_back({.magnitude = 1, .special = special});
     }
   }
-  // Runs with other integers are skipped if an index is out of bounds, as computed indices often
-  // are.
+  // Runs with other integers are skipped if a computed index is out of bounds.
   if (isGiven && hasComputedRows(tensors))
     for (size_t i = 0, count = draws.size(); i < count; ++i) {
       draws.push_back(draws[i]);
